@@ -1,0 +1,147 @@
+//! `terret wire decode` and `terret wire encode`: what a provider's bytes mean, and what a provider is sent.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use terret::llm::wire::{ReplyReader, WireFormat, from_response};
+use terret::llm::{Draft, Failed, ModelSpec, Request, StreamEvent};
+
+/// Look at what goes over the wire.
+#[derive(Subcommand)]
+pub(crate) enum Wire {
+    /// Decode a recorded response body to the message (or the error) that it means, as JSON
+    Decode(Decode),
+    /// Encode a request to the exact body that a provider would be sent
+    Encode(Encode),
+}
+
+#[derive(Args)]
+pub(crate) struct Decode {
+    /// anthropic-messages, openai-completions, openai-responses or google-generative-ai
+    #[arg(value_parser = wire_format)]
+    format: WireFormat,
+    /// The recorded body; standard input without it
+    file: Option<PathBuf>,
+    /// Print the stream events as JSON Lines instead of the message
+    #[arg(long)]
+    events: bool,
+    /// Feed so many bytes at a time
+    #[arg(long, value_name = "N")]
+    chunk: Option<std::num::NonZeroUsize>,
+    /// The HTTP status of the response
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    status: u16,
+    /// Stamp the message with this model
+    #[arg(long, value_name = "PROVIDER/ID", default_value = "unknown/unknown")]
+    model: String,
+}
+
+#[derive(Args)]
+pub(crate) struct Encode {
+    /// anthropic-messages, openai-completions, openai-responses or google-generative-ai
+    #[arg(value_parser = wire_format)]
+    format: WireFormat,
+    /// {"system"?, "messages": […], "tools"?: […], "options"?: {…}}; standard input without it
+    file: Option<PathBuf>,
+    /// The model to encode for
+    #[arg(long, value_name = "PROVIDER/ID")]
+    model: String,
+}
+
+fn wire_format(name: &str) -> Result<WireFormat, String> {
+    let format = WireFormat::from(name);
+    if format.wire().is_some() {
+        return Ok(format);
+    }
+    Err("expected anthropic-messages, openai-completions, openai-responses or google-generative-ai".into())
+}
+
+pub(crate) fn run(command: Wire) -> ExitCode {
+    let result = match command {
+        Wire::Decode(decode) => run_decode(&decode),
+        Wire::Encode(encode) => run_encode(&encode),
+    };
+    result.unwrap_or_else(|error| {
+        let _ = writeln!(io::stderr(), "terret wire: {error}");
+        ExitCode::from(2)
+    })
+}
+
+fn run_decode(args: &Decode) -> Result<ExitCode, String> {
+    let body = read(args.file.as_ref())?;
+    let spec = spec(&args.model, &args.format);
+    let draft = Draft::new(&spec);
+    let events = if args.status >= 400 {
+        draft.fail(from_response(args.status, |_| None, &body))
+    } else {
+        decode(args, draft, &body)
+    };
+    let mut out = String::new();
+    let mut code = ExitCode::FAILURE;
+    for event in events {
+        if matches!(event, StreamEvent::Done(_)) {
+            code = ExitCode::SUCCESS;
+        }
+        if args.events {
+            out += &format!("{}\n", to_json(&event)?);
+            continue;
+        }
+        match event {
+            StreamEvent::Done(reply) => out += &format!("{}\n", to_json(reply.message())?),
+            StreamEvent::Failed(Failed { error, partial }) => {
+                out += &format!("{{\"error\":{},\"partial\":{}}}\n", to_json(&error)?, to_json(&partial)?);
+            }
+            _ => {}
+        }
+    }
+    print(&out)?;
+    Ok(code)
+}
+
+fn decode(args: &Decode, draft: Draft, body: &[u8]) -> Vec<StreamEvent> {
+    let Some(wire) = args.format.wire() else { return Vec::new() };
+    let mut reader = ReplyReader::new(wire.decoder(), draft);
+    let mut events = Vec::new();
+    for piece in body.chunks(args.chunk.map_or(body.len().max(1), Into::into)) {
+        reader.push(piece);
+        events.extend(std::iter::from_fn(|| reader.next_event()));
+    }
+    reader.end();
+    events.extend(std::iter::from_fn(|| reader.next_event()));
+    events
+}
+
+fn run_encode(args: &Encode) -> Result<ExitCode, String> {
+    let body = read(args.file.as_ref())?;
+    let request: Request = serde_json::from_slice(&body).map_err(|error| format!("the request: {error}"))?;
+    let wire = args.format.wire().ok_or("no such wire")?;
+    let encoded = wire.encode(&spec(&args.model, &args.format), &request).map_err(|error| error.to_string())?;
+    print(&format!("{}\n", String::from_utf8_lossy(&encoded.body)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn spec(model: &str, format: &WireFormat) -> ModelSpec {
+    let (provider, id) = model.split_once('/').unwrap_or(("unknown", model));
+    ModelSpec::new(provider, id, format.clone())
+}
+
+fn read(file: Option<&PathBuf>) -> Result<Vec<u8>, String> {
+    match file {
+        Some(path) => std::fs::read(path).map_err(|error| format!("{}: {error}", path.display())),
+        None => {
+            let mut bytes = Vec::new();
+            io::stdin().read_to_end(&mut bytes).map_err(|error| format!("standard input: {error}"))?;
+            Ok(bytes)
+        }
+    }
+}
+
+fn to_json(value: &impl serde::Serialize) -> Result<String, String> {
+    serde_json::to_string(value).map_err(|error| error.to_string())
+}
+
+fn print(text: &str) -> Result<(), String> {
+    io::stdout().write_all(text.as_bytes()).map_err(|error| format!("standard output: {error}"))
+}

@@ -1,0 +1,100 @@
+//! Strings from the other side, which may hold what Rust's can't.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+/// A JSON string in which lone surrogate escapes and broken UTF-8 have become U+FFFD.
+///
+/// `serde_json` refuses a lone surrogate in a string, but hands it over as bytes (WTF-8) when bytes are asked for.
+/// Borrows from the input where the string has no escapes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Lossy<'a>(pub(crate) Cow<'a, str>);
+
+impl Lossy<'_> {
+    pub(crate) fn into_string(self) -> String {
+        self.0.into_owned()
+    }
+}
+
+impl std::ops::Deref for Lossy<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Lossy<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bytes;
+
+        impl<'de> Visitor<'de> for Bytes {
+            type Value = Lossy<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_bytes<E: Error>(self, bytes: &'de [u8]) -> Result<Lossy<'de>, E> {
+                Ok(Lossy(decode(bytes)))
+            }
+
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Lossy<'de>, E> {
+                Ok(Lossy(Cow::Owned(decode(bytes).into_owned())))
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Lossy<'de>, E> {
+                Ok(Lossy(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Lossy<'de>, E> {
+                Ok(Lossy(Cow::Owned(text.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_bytes(Bytes)
+    }
+}
+
+/// WTF-8 as UTF-8, with one U+FFFD for each lone surrogate and each broken sequence.
+fn decode(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some(chunk) = rest.utf8_chunks().next() {
+        text.push_str(chunk.valid());
+        rest = rest.get(chunk.valid().len()..).unwrap_or_default();
+        if chunk.invalid().is_empty() {
+            continue;
+        }
+        text.push(char::REPLACEMENT_CHARACTER);
+        // A surrogate is three bytes in WTF-8, of which Rust counts each as a broken sequence of its own.
+        let broken = if matches!(rest, [0xED, 0xA0..=0xBF, 0x80..=0xBF, ..]) { 3 } else { chunk.invalid().len() };
+        rest = rest.get(broken..).unwrap_or_default();
+    }
+    Cow::Owned(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lone_surrogates_and_broken_utf8_become_one_replacement_character_each() {
+        for (json, expected) in [
+            (&br#""plain""#[..], "plain"),
+            (br#""\ud83d""#, "\u{FFFD}"),
+            (br#""a\ud83db\ude00c""#, "a\u{FFFD}b\u{FFFD}c"),
+            (br#""\ud83d\ude00""#, "😀"),
+            (br#""\u0000""#, "\0"),
+        ] {
+            let text: Lossy<'_> = serde_json::from_slice(json).unwrap();
+            assert_eq!(&*text, expected);
+        }
+        assert_eq!(decode(b"a\xffb\xc3"), "a\u{FFFD}b\u{FFFD}");
+    }
+}

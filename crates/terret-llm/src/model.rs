@@ -1,0 +1,112 @@
+//! A model: something that can be asked, and the facts about it.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::money::Price;
+use crate::request::Request;
+use crate::stream::ReplyStream;
+use crate::wire::WireFormat;
+
+/// Something that answers requests: a provider over HTTP, a script, your own.
+pub trait Model: Send + Sync {
+    /// The facts about this model.
+    fn spec(&self) -> &Arc<ModelSpec>;
+
+    /// Starts a model call. Every failure, also of the set-up, is the stream's last item; the call ends within 100 ms
+    /// after `cancel`, and when the stream is dropped.
+    fn stream(&self, request: Request, cancel: CancellationToken) -> ReplyStream;
+}
+
+impl<M: Model + ?Sized> Model for Arc<M> {
+    fn spec(&self) -> &Arc<ModelSpec> {
+        (**self).spec()
+    }
+
+    fn stream(&self, request: Request, cancel: CancellationToken) -> ReplyStream {
+        (**self).stream(request, cancel)
+    }
+}
+
+/// The facts about a model that the layers above need.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ModelSpec {
+    /// Who is asked, as in `provider/model`.
+    pub provider: Arc<str>,
+    /// The model's id at that provider.
+    pub id: Arc<str>,
+    /// The protocol it speaks.
+    pub wire: WireFormat,
+    /// The most tokens that fit, input and output together.
+    pub context_window: Option<u32>,
+    /// The most tokens that a reply can have.
+    pub max_output: Option<u32>,
+    /// Whether it accepts images.
+    pub images: bool,
+    /// What it costs, where that is known.
+    pub price: Option<Price>,
+    /// What its host deviates in from the wire.
+    pub compat: Compat,
+}
+
+impl ModelSpec {
+    /// A model of which nothing else is known.
+    pub fn new(provider: impl Into<Arc<str>>, id: impl Into<Arc<str>>, wire: WireFormat) -> Self {
+        Self {
+            provider: provider.into(),
+            id: id.into(),
+            wire,
+            context_window: None,
+            max_output: None,
+            images: true,
+            price: None,
+            compat: Compat::default(),
+        }
+    }
+}
+
+/// What a host of a wire deviates in. The default is the wire as its vendor documents it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Compat {
+    /// `openai-completions`: the field that limits the output is `max_completion_tokens` (else `max_tokens`).
+    pub max_completion_tokens: bool,
+    /// `openai-completions`: the system prompt goes in the role `developer` (else `system`).
+    pub developer_role: bool,
+    /// `openai-completions`: the host knows `stream_options.include_usage`.
+    pub stream_usage: bool,
+    /// `openai-completions`: the host knows `prompt_cache_key`.
+    pub prompt_cache_key: bool,
+    /// `openai-completions`: the host knows `reasoning_effort`.
+    pub reasoning_effort: bool,
+    /// `openai-completions`: the field in which earlier reasoning text goes back to the host, if it wants it.
+    pub reasoning_field: Option<&'static str>,
+    /// The longest tool-call id that the host takes, and whether it must be exactly that long (Mistral: nine).
+    pub call_id: CallIdRule,
+}
+
+/// Which tool-call ids a host takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallIdRule {
+    /// `[A-Za-z0-9_-]`, at most this many.
+    AtMost(usize),
+    /// `[A-Za-z0-9]`, exactly this many.
+    Exactly(usize),
+}
+
+impl Default for Compat {
+    fn default() -> Self {
+        Self {
+            max_completion_tokens: false,
+            developer_role: false,
+            stream_usage: true,
+            prompt_cache_key: false,
+            reasoning_effort: true,
+            reasoning_field: None,
+            call_id: CallIdRule::AtMost(64),
+        }
+    }
+}

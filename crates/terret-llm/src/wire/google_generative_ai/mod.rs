@@ -1,0 +1,17 @@
+//! stub
+
+use crate::model::ModelSpec;
+use crate::request::Request;
+use crate::wire::{Decoder, EncodeError, Encoded, Wire};
+
+pub(crate) struct GoogleGenerativeAi;
+
+impl Wire for GoogleGenerativeAi {
+    fn encode(&self, _model: &ModelSpec, _request: &Request) -> Result<Encoded, EncodeError> {
+        Err(EncodeError::NoMessages)
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        unimplemented!()
+    }
+}

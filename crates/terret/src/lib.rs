@@ -1,0 +1,3 @@
+//! terret
+
+pub use terret_llm as llm;
