@@ -48,6 +48,17 @@ impl<'de> Deserialize<'de> for Block {
     }
 }
 
+impl<'de> Deserialize<'de> for ToolCall {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut any = AnyBlock::deserialize(deserializer)?;
+        any.kind.get_or_insert_with(|| "toolCall".into());
+        match any.block().map_err(de::Error::custom)? {
+            Block::ToolCall(call) => Ok(call),
+            _ => Err(de::Error::custom("expected a block of type \"toolCall\"")),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         AnyBlock::deserialize(deserializer)?.content("a content list").map_err(de::Error::custom)
