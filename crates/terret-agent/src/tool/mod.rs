@@ -84,10 +84,13 @@ pub struct ToolContext {
 
 /// Where a running tool tells how it is getting on. For people and UIs; the model never sees it.
 #[derive(Clone, Debug, Default)]
-pub struct ProgressSender(Option<(String, tokio::sync::mpsc::Sender<(String, String)>)>);
+pub struct ProgressSender(Option<(String, tokio::sync::mpsc::Sender<Progress>)>);
+
+/// The id of a call, and more of its tool's output.
+pub(crate) type Progress = (String, String);
 
 impl ProgressSender {
-    pub(crate) fn new(call_id: String, sender: tokio::sync::mpsc::Sender<(String, String)>) -> Self {
+    pub(crate) fn new(call_id: String, sender: tokio::sync::mpsc::Sender<Progress>) -> Self {
         Self(Some((call_id, sender)))
     }
 
