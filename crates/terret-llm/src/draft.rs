@@ -116,11 +116,20 @@ impl Draft {
     ///
     /// A tool call with an empty id, or one that this conversation has used, gets a fresh id.
     pub fn open(&mut self, mut kind: BlockKind) -> usize {
+        if let BlockKind::ToolCall { id, .. } = &mut kind
+            && (id.is_empty() || self.is_used(id))
+        {
+            *id = self.fresh_call_id();
+        }
+        self.open_verbatim(kind)
+    }
+
+    /// [`open`](Self::open), but a tool call's id stays as it is, also when it is empty or used.
+    ///
+    /// For models that play a misbehaving provider in tests of what comes after this layer. A decoder has no use for it.
+    pub fn open_verbatim(&mut self, kind: BlockKind) -> usize {
         self.start();
-        if let BlockKind::ToolCall { id, .. } = &mut kind {
-            if id.is_empty() || self.is_used(id) {
-                *id = self.fresh_call_id();
-            }
+        if let BlockKind::ToolCall { id, .. } = &kind {
             self.call_ids.insert(id.clone());
         }
         let index = self.blocks.len();
