@@ -20,7 +20,9 @@ use crate::agent::Agent;
 use crate::event::{Event, Publisher, Report};
 use crate::journal::{Journal, SessionId};
 use crate::limit::limit;
-use crate::machine::{Effect, Epoch, Failure, Input, Outcome, Prompt, Record, Spent, State, Verdict, apply, decide, due};
+use crate::machine::{
+    Effect, Epoch, Failure, Input, Outcome, Prompt, Record, Spent, State, Verdict, apply, decide, due,
+};
 use crate::tool::{Progress, ProgressSender, ToolContext, ToolError, ToolOutput};
 
 /// A session's state and how many records it is the fold of.
@@ -166,10 +168,7 @@ impl Driver {
             return Ok(());
         }
         let expected = self.log.records;
-        self.journal
-            .append(&self.session, expected, &records)
-            .await
-            .map_err(|error| NotDurable(error.to_string()))?;
+        self.journal.append(&self.session, expected, &records).await.map_err(|error| NotDurable(error.to_string()))?;
         self.log.records += records.len() as u64;
         for record in records {
             self.take_in(&record);
@@ -239,9 +238,10 @@ impl Driver {
                         let verdict = agent.0.gate.decide(&call, &arguments).await;
                         Finished::Gated { verdict, arguments: Some(arguments) }
                     }
-                    Some(Err(rejected)) => {
-                        Finished::Gated { verdict: Verdict::Reject { explanation: rejected.to_string() }, arguments: None }
-                    }
+                    Some(Err(rejected)) => Finished::Gated {
+                        verdict: Verdict::Reject { explanation: rejected.to_string() },
+                        arguments: None,
+                    },
                     None => Finished::Gated { verdict: gone(&call.name), arguments: None },
                 }
             }),

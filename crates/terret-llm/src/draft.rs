@@ -85,6 +85,13 @@ impl Draft {
         self
     }
 
+    /// Dates the reply, in Unix milliseconds, instead of by the clock.
+    #[must_use]
+    pub fn at(mut self, timestamp: i64) -> Self {
+        self.message.timestamp = timestamp;
+        self
+    }
+
     /// Joins neighbouring deltas of one block that nobody has taken yet: readers get at once what arrived at once.
     #[must_use]
     pub fn coalescing(mut self) -> Self {

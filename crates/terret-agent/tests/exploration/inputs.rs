@@ -3,27 +3,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use terret_agent::machine::{
-    Effect, Input, Limits, Prompt, QueueKind, RunId, Stage, State, ToolFacts, Verdict, due,
-};
+use terret_agent::machine::{Effect, Input, Limits, Prompt, QueueKind, RunId, Stage, State, ToolFacts, Verdict, due};
 use terret_agent::{EffectClass, ToolOutput};
 use terret_llm::{
-    BlockKind, Draft, ErrorKind, ModelError, ModelSpec, Money, Reply, Stop, StopReason, StreamEvent, Usage, UserMessage,
-    wire::WireFormat,
+    BlockKind, Draft, ErrorKind, ModelError, ModelSpec, Money, Reply, Stop, StopReason, StreamEvent, Usage,
+    UserMessage, wire::WireFormat,
 };
 
 /// How much of each kind of input a path has.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Bounds {
-    pub prompts: u8,
+pub(crate) struct Bounds {
+    pub(crate) prompts: u8,
     /// Model calls of a run.
-    pub calls: u8,
-    pub queued: u8,
-    pub crashes: u8,
-    pub cancels: u8,
+    pub(crate) calls: u8,
+    pub(crate) queued: u8,
+    pub(crate) crashes: u8,
+    pub(crate) cancels: u8,
 }
 
-pub fn inputs(state: &State, used: Bounds, allowed: Bounds) -> Vec<(Input, Bounds)> {
+pub(crate) fn inputs(state: &State, used: Bounds, allowed: Bounds) -> Vec<(Input, Bounds)> {
     let mut inputs = completions(state).into_iter().map(|input| (input, used)).collect::<Vec<_>>();
     if state.run().is_none() && used.prompts < allowed.prompts {
         let used = Bounds { prompts: used.prompts + 1, ..used };
@@ -85,7 +83,7 @@ fn completions(state: &State) -> Vec<Input> {
 }
 
 /// Completions that must change nothing in this state: of an earlier epoch, of calls that are closed, of nobody.
-pub fn stale(state: &State) -> Vec<Input> {
+pub(crate) fn stale(state: &State) -> Vec<Input> {
     let epoch = state.epoch();
     let calling = state.run().is_some_and(|run| run.stage == Stage::Calling);
     let mut inputs = Vec::new();
@@ -127,7 +125,7 @@ fn replies(state: &State) -> Vec<Reply> {
 }
 
 fn reply(text: &str, calls: &[(&str, &str)], reason: StopReason) -> Reply {
-    let mut draft = Draft::new(&ModelSpec::new("test", "test", WireFormat::Other("test".into())));
+    let mut draft = Draft::new(&ModelSpec::new("test", "test", WireFormat::Other("test".into()))).at(0);
     if !text.is_empty() {
         draft.block(BlockKind::Text, text);
     }
@@ -137,7 +135,7 @@ fn reply(text: &str, calls: &[(&str, &str)], reason: StopReason) -> Reply {
         draft.append(index, "{}");
     }
     match draft.done(Stop { reason, raw: None }).pop() {
-        Some(StreamEvent::Done(reply)) => reply.at(0),
+        Some(StreamEvent::Done(reply)) => reply,
         other => panic!("not a reply: {other:?}"),
     }
 }

@@ -2,21 +2,13 @@
 
 use std::collections::HashSet;
 
+use terret_agent::EffectClass;
 use terret_agent::machine::{CallStage, Effect, Input, Record, Stage, State, apply, decide, due};
-use terret_agent::{EffectClass, fold};
 use terret_llm::Message;
 
 use crate::inputs::stale;
 
-/// What the journal would hand back. Records survive JSON.
-pub fn through_json(record: &Record) -> Record {
-    let json = serde_json::to_string(record).unwrap();
-    let back: Record = serde_json::from_str(&json).unwrap();
-    assert_eq!(&back, record, "{json}");
-    back
-}
-
-pub fn of_records(before: &State, input: &Input, records: &[Record]) {
+fn the_outcome_is_one_and_the_last_record(before: &State, input: &Input, records: &[Record]) {
     let outcomes = records.iter().filter(|record| matches!(record, Record::RunEnded { .. })).count();
     let last = matches!(records.last(), Some(Record::RunEnded { .. }));
     assert!(outcomes == 0 || (outcomes == 1 && last), "the outcome is one, and the last record: {records:?}");
@@ -25,7 +17,7 @@ pub fn of_records(before: &State, input: &Input, records: &[Record]) {
     }
 }
 
-pub fn of_state(state: &State) {
+pub(crate) fn of_state(state: &State) {
     nothing_is_stuck(state);
     the_model_is_called_only_on_paired_transcripts(state);
     results_stand_in_request_order(state);
@@ -47,7 +39,8 @@ pub fn of_state(state: &State) {
     }
 }
 
-pub fn of_step(before: &State, input: &Input, records: &[Record], after: &State) {
+pub(crate) fn of_step(before: &State, input: &Input, records: &[Record], after: &State) {
+    the_outcome_is_one_and_the_last_record(before, input, records);
     queued_messages_are_delivered_once_or_handed_back(before, records, after);
     for record in records {
         if let Record::ModelCalled { epoch } = record {
@@ -63,7 +56,10 @@ pub fn of_step(before: &State, input: &Input, records: &[Record], after: &State)
     });
     for id in opened {
         let stage = before.batch().and_then(|batch| batch.get(id)).map(|call| call.stage.clone());
-        assert!(matches!(stage, None | Some(CallStage::Gating | CallStage::Allowed)), "a call is opened once: {stage:?}");
+        assert!(
+            matches!(stage, None | Some(CallStage::Gating | CallStage::Allowed)),
+            "a call is opened once: {stage:?}"
+        );
     }
     if matches!(input, Input::Resume) {
         for call in before.batch().into_iter().flat_map(|batch| &batch.calls) {
@@ -73,15 +69,14 @@ pub fn of_step(before: &State, input: &Input, records: &[Record], after: &State)
         }
     }
     if before.run().is_some_and(|run| matches!(run.stage, Stage::Stopping { .. })) {
-        let harmless = |record: &Record| {
-            matches!(record, Record::Queued { .. } | Record::Resumed | Record::RunEnded { .. })
-        };
+        let harmless =
+            |record: &Record| matches!(record, Record::Queued { .. } | Record::Resumed | Record::RunEnded { .. });
         assert!(records.iter().all(harmless), "after a cancel nothing starts and no output is accepted: {records:?}");
     }
 }
 
 /// After a crash, a resumed run either has something to do or has ended, and its due effects are those of its records.
-pub fn a_crash_here_is_survived(state: &State) {
+pub(crate) fn a_crash_here_is_survived(state: &State) {
     let reopened: State = serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap();
     assert_eq!(&reopened, state);
     assert_eq!(due(&reopened), due(state));
@@ -184,13 +179,8 @@ fn queued_messages_are_delivered_once_or_handed_back(before: &State, records: &[
         let known: HashSet<u64> = waiting.iter().copied().collect();
         waiting.extend(state.queue().iter().map(|queued| queued.id).filter(|id| !known.contains(id)));
     }
-    let users = |state: &State| state.transcript().iter().filter(|message| matches!(***message, Message::User(_))).count();
+    let users =
+        |state: &State| state.transcript().iter().filter(|message| matches!(***message, Message::User(_))).count();
     assert_eq!(users(after) - users(before), delivered, "a message was lost or doubled");
     assert_eq!(after.queue().iter().map(|queued| queued.id).collect::<Vec<_>>(), waiting);
-}
-
-/// The law itself, over a whole path of records.
-#[test]
-fn the_fold_of_no_records_is_a_new_session() {
-    assert_eq!(fold([]), State::new());
 }
