@@ -339,30 +339,12 @@ fn ids(reply: &Reply) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn ids_of_calls_are_made_unique_unless_the_script_wants_them_verbatim() {
-    let calls = || ["", "x", "x", ""].map(|id| ToolCall::new(id, "ls", "{}"));
-    let model = ScriptedModel::new([ScriptedReply::calls(calls()), ScriptedReply::calls(calls()).verbatim_ids()]);
-    let usual = reply(&model).await;
-    let mut distinct = ids(&usual);
-    assert_eq!(distinct[1], "x");
-    distinct.sort_unstable();
-    distinct.dedup();
-    assert_eq!(distinct.len(), 4);
-    assert!(!distinct.contains(&""));
+async fn ids_of_calls_stay_as_they_are_written() {
+    let calls = ["", "x", "x", ""].map(|id| ToolCall::new(id, "ls", "{}"));
+    let model = ScriptedModel::new([ScriptedReply::calls(calls)]);
     assert_eq!(ids(&reply(&model).await), ["", "x", "x", ""]);
-
-    let written = script(
-        r#"{"content":[{"type":"toolCall","id":"","name":""},{"type":"toolCall","name":"ls"}],"verbatimIds":true}"#,
-    );
+    let written = script(r#"{"content":[{"type":"toolCall","id":"","name":""},{"type":"toolCall","name":"ls"}]}"#);
     assert_eq!(ids(&reply(&written).await), ["", ""]);
-}
-
-#[tokio::test]
-async fn an_id_of_an_earlier_message_is_not_given_out_again() {
-    let model = ScriptedModel::new([1, 2].map(|_| ScriptedReply::calls([ToolCall::new("x", "ls", "{}")])));
-    let first = reply(&model).await.into_message();
-    let second = ask(&model, asking(first)).await.unwrap();
-    assert_ne!(ids(&second), ["x"]);
 }
 
 #[test]

@@ -70,7 +70,6 @@ pub(super) struct Line<'a> {
     error: Option<LineError>,
     stall: Option<bool>,
     expect: Option<Expected>,
-    verbatim_ids: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -110,7 +109,6 @@ impl TryFrom<Line<'_>> for ScriptedReply {
             delta_delay: Duration::from_millis(line.delta_delay_ms.unwrap_or(0)),
             end,
             expect: line.expect.unwrap_or_default(),
-            verbatim_ids: line.verbatim_ids.unwrap_or(false),
         })
     }
 }

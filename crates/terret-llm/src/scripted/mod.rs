@@ -15,9 +15,9 @@
 //! | `error` | `{"kind":"overloaded","message":"…","retryAfterMs":N,"status":N,"code":"…"}`, of which `kind` is required: the call fails with it, after the content if there is any | |
 //! | `stall` | `true`: after the content nothing more comes, until the call is cancelled | `false` |
 //! | `expect` | `{"lastRole":"toolResult","contains":"42"}`: the call fails at once if the request's last message has another role or its text doesn't contain this | |
-//! | `verbatimIds` | `true`: ids of tool calls stay as they are, also empty or repeated; real models never let such ids through | `false` |
 //!
-//! A key that isn't in this table is an error. A script that has no reply left, and an `expect` that isn't met, fail
+//! Ids of tool calls stay as the script has them, also empty or repeated ones, which the wires never let through: so
+//! that it can be tested what an agent does with them. A key that isn't in this table is an error. A script that has no reply left, and an `expect` that isn't met, fail
 //! the call with [`ErrorKind::InvalidRequest`]. Opaque blocks belong to the model's wire, whichever they name.
 //!
 //! ```
@@ -150,7 +150,7 @@ impl Model for ScriptedModel {
     }
 
     fn stream(&self, request: Request, cancel: CancellationToken) -> ReplyStream {
-        let mut draft = Draft::new(&self.spec).after(request.messages.clone());
+        let mut draft = Draft::new(&self.spec);
         let reply = self.script.reply_to(request);
         ReplyStream::new(stream! {
             let end = 'reply: {
@@ -163,7 +163,7 @@ impl Model for ScriptedModel {
                 }
                 for block in reply.content {
                     let Parts { kind, text, signature, annotations } = Parts::of(block);
-                    let index = if reply.verbatim_ids { draft.open_verbatim(kind) } else { draft.open(kind) };
+                    let index = draft.open_verbatim(kind);
                     for delta in deltas(&text, reply.chunk) {
                         while let Some(event) = draft.next_event() {
                             yield event;

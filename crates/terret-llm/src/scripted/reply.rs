@@ -28,7 +28,6 @@ pub struct ScriptedReply {
     pub(super) delta_delay: Duration,
     pub(super) end: End,
     pub(super) expect: Expected,
-    pub(super) verbatim_ids: bool,
 }
 
 /// How a reply ends.
@@ -119,13 +118,6 @@ impl ScriptedReply {
     #[must_use]
     pub fn expect(mut self, expected: Expected) -> Self {
         self.expect = expected;
-        self
-    }
-
-    /// Ids of tool calls stay as they are, also empty or repeated, which real models never let through.
-    #[must_use]
-    pub fn verbatim_ids(mut self) -> Self {
-        self.verbatim_ids = true;
         self
     }
 }
