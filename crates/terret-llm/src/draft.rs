@@ -35,6 +35,15 @@ struct DraftBlock {
     open: bool,
 }
 
+/// What the ids begin with that a draft gives to tool calls. No provider is known to use it, so that a wire can tell
+/// them from its provider's own ids.
+const FRESH_CALL_ID: &str = "terret_";
+
+/// Whether a draft made this tool-call id up, because the provider had sent none or one that was used already.
+pub(crate) fn is_fresh_call_id(id: &str) -> bool {
+    id.strip_prefix(FRESH_CALL_ID).is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// An event that nobody has taken yet. A delta is a range of its block's text, so that folding one costs no allocation.
 #[derive(Debug, PartialEq)]
 enum Logged {
@@ -164,9 +173,9 @@ impl Draft {
         }
     }
 
-    /// Sets an open block's annotations (citations and the like).
+    /// Sets a block's annotations (citations and the like), which may come when the block has long been closed.
     pub fn annotate(&mut self, index: usize, annotations: RawJson) {
-        if let Some(block) = self.blocks.get_mut(index).filter(|block| block.open) {
+        if let Some(block) = self.blocks.get_mut(index) {
             block.annotations = Some(annotations);
         }
     }
@@ -260,10 +269,10 @@ impl Draft {
         self.call_ids.contains(id) || self.earlier.has_call_id(id)
     }
 
-    /// The first free `call_N`, counted so that finding it does not grow with the conversation.
+    /// The first free id of ours, counted so that finding it does not grow with the conversation.
     fn fresh_call_id(&self) -> String {
         let first = self.earlier.call_count() + self.call_ids.len() + 1;
-        (first..).map(|n| format!("call_{n}")).find(|id| !self.is_used(id)).unwrap_or_default()
+        (first..).map(|n| format!("{FRESH_CALL_ID}{n}")).find(|id| !self.is_used(id)).unwrap_or_default()
     }
 
     fn into_message(self) -> AssistantMessage {
