@@ -5,59 +5,94 @@ use terret_llm::wire::WireFormat;
 
 use crate::cases::Case;
 
-/// Other ways in which the same stream could have arrived: each has a name, and its chunks.
-pub(crate) fn chunkings(case: &Case) -> Vec<(String, Vec<Vec<u8>>)> {
-    let bytes = |body: &[u8]| body.iter().map(|byte| vec![*byte]).collect();
-    let mut chunkings = vec![("byte by byte".to_owned(), bytes(&case.body))];
+/// One way in which a stream can arrive.
+pub(crate) struct Arrival {
+    pub(crate) name: String,
+    body: Vec<u8>,
+    /// The lengths of the chunks, until the body has none left.
+    lengths: Lengths,
+}
+
+#[derive(Clone, Copy)]
+enum Lengths {
+    Whole,
+    Bytes,
+    Random { seed: u64 },
+}
+
+impl Arrival {
+    fn new(name: impl Into<String>, body: &[u8], lengths: Lengths) -> Self {
+        Self { name: name.into(), body: body.to_owned(), lengths }
+    }
+
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.body.as_slice();
+        let mut random = if let Lengths::Random { seed } = self.lengths { Random(seed) } else { Random(0) };
+        std::iter::from_fn(move || {
+            let length = match self.lengths {
+                Lengths::Whole => rest.len(),
+                Lengths::Bytes => 1,
+                Lengths::Random { .. } => random.below(200),
+            };
+            let (chunk, after) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+            let over = rest.is_empty();
+            rest = after;
+            (!over).then_some(chunk)
+        })
+    }
+}
+
+/// Other ways in which the recorded stream could have arrived.
+pub(crate) fn arrivals(case: &Case) -> Vec<Arrival> {
+    let mut arrivals = vec![Arrival::new("byte by byte", &case.body, Lengths::Bytes)];
     for seed in 0..4 {
-        chunkings.push((format!("random cuts, seed {seed}"), random_cuts(&case.body, seed)));
+        arrivals.push(Arrival::new(format!("random cuts, seed {seed}"), &case.body, Lengths::Random { seed }));
     }
     if case.streamed {
         let lines = with_line_feeds(&case.body);
-        let with = |end: &[u8]| lines.split(|byte| *byte == b'\n').collect::<Vec<_>>().join(end);
-        for (name, body) in [("LF", with(b"\n")), ("CRLF", with(b"\r\n")), ("CR", with(b"\r"))] {
-            chunkings.push((format!("{name} line ends"), vec![body.clone()]));
-            chunkings.push((format!("{name} line ends, byte by byte"), bytes(&body)));
+        for (name, end) in [("LF", b"\n".as_slice()), ("CRLF", b"\r\n"), ("CR", b"\r")] {
+            let body = lines.split(|byte| *byte == b'\n').collect::<Vec<_>>().join(end);
+            arrivals.push(Arrival::new(format!("{name} line ends"), &body, Lengths::Whole));
+            arrivals.push(Arrival::new(format!("{name} line ends, byte by byte"), &body, Lengths::Bytes));
         }
         let marked = [b"\xEF\xBB\xBF".as_slice(), &case.body].concat();
-        chunkings.push(("byte order mark".to_owned(), vec![marked]));
+        arrivals.push(Arrival::new("byte order mark", &marked, Lengths::Whole));
     }
-    chunkings
+    arrivals
 }
 
-/// Every prefix of the stream that ends between two events before its terminal, and some that end within one.
-pub(crate) fn prefixes_without_a_terminal(case: &Case) -> Vec<Vec<u8>> {
+/// A body, and the lengths at which it can break off before its terminal: between any two events of a stream, and at some
+/// places within one.
+pub(crate) fn cuts_before_the_terminal(case: &Case) -> (Vec<u8>, Vec<usize>) {
     if case.status >= 400 {
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     }
-    if !case.streamed {
-        let mut random = Random(case.body.len() as u64);
-        return (0..8).map(|_| case.body[..random.below(case.body.len())].to_vec()).collect();
-    }
-    let body = with_line_feeds(&case.body);
-    let mut prefixes = vec![Vec::new()];
-    let mut random = Random(body.len() as u64);
-    let mut start = 0;
-    for event in events(&body) {
-        if ends_the_reply(&case.format, event) {
-            return prefixes;
+    let body = if case.streamed { with_line_feeds(&case.body) } else { case.body.clone() };
+    let mut cuts = vec![0];
+    let mut limit = body.len();
+    if case.streamed {
+        let mut end = 0;
+        for event in events(&body) {
+            if ends_the_reply(&case.format, event) {
+                limit = end + 1;
+                break;
+            }
+            end += event.len();
+            cuts.push(end);
         }
-        let within = start + random.below(event.len());
-        start += event.len();
-        prefixes.push(body[..start].to_vec());
-        prefixes.push(body[..within].to_vec());
+        // Without any terminal, the last of these is the whole stream, which is what its recording shows it to be.
+        cuts.retain(|cut| *cut < limit);
     }
-    // No terminal at all: the whole stream is what its recording shows it to be.
-    prefixes.pop();
-    prefixes.pop();
-    prefixes
+    let mut random = Random(body.len() as u64);
+    cuts.extend((0..16).map(|_| random.below(limit)));
+    (body, cuts)
 }
 
 /// Splits a stream after each blank line.
 fn events(body: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = body;
     std::iter::from_fn(move || {
-        let end = rest.windows(2).position(|pair| pair == b"\n\n").map_or(rest.len(), |at| at + 2);
+        let end = memchr::memmem::find(rest, b"\n\n").map_or(rest.len(), |at| at + 2);
         let (event, after) = rest.split_at(end);
         rest = after;
         (!event.is_empty()).then_some(event)
@@ -107,18 +142,6 @@ fn with_line_feeds(body: &[u8]) -> Vec<u8> {
     let lines: Vec<&[u8]> = body.split(|byte| *byte == b'\n').collect();
     let lines: Vec<&[u8]> = lines.iter().map(|line| line.strip_suffix(b"\r").unwrap_or(line)).collect();
     lines.join(b"\n".as_slice())
-}
-
-fn random_cuts(body: &[u8], seed: u64) -> Vec<Vec<u8>> {
-    let mut random = Random(seed + body.len() as u64);
-    let mut rest = body;
-    let mut chunks = Vec::new();
-    while !rest.is_empty() {
-        let (chunk, after) = rest.split_at(random.below(200).min(rest.len()));
-        chunks.push(chunk.to_vec());
-        rest = after;
-    }
-    chunks
 }
 
 /// The generator SplitMix64: the same numbers on every run.

@@ -53,8 +53,8 @@ fn check_all(folder: &str) {
     let mut differences = Vec::new();
     for case in &cases {
         let problems = catch_unwind(AssertUnwindSafe(|| check(case))).unwrap_or_else(|panic| {
-            let message = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-            vec![format!("panicked: {message}")]
+            let formatted = panic.downcast_ref::<String>().map(String::as_str);
+            vec![format!("panicked: {}", formatted.or(panic.downcast_ref::<&str>().copied()).unwrap_or_default())]
         });
         differences.extend(problems.into_iter().map(|problem| format!("{}: {problem}", case.name)));
     }
@@ -65,15 +65,15 @@ fn check(case: &Case) -> Vec<String> {
     let whole = read(case, [case.body.as_slice()]);
     let mut problems = rules::compare(case, &whole.end);
     problems.extend(is_the_fold_of_its_events(&whole));
-    for (chunking, chunks) in cuts::chunkings(case) {
-        let other = read(case, chunks.iter().map(Vec::as_slice));
-        problems.extend(differ(&whole, &other).map(|difference| format!("{chunking}: {difference}")));
+    for arrival in cuts::arrivals(case) {
+        let other = read(case, arrival.chunks());
+        problems.extend(differ(&whole, &other).map(|difference| format!("{}: {difference}", arrival.name)));
     }
-    for prefix in cuts::prefixes_without_a_terminal(case) {
-        let cut = prefix.len();
-        let outcome = read(case, [prefix.as_slice()]);
-        problems.extend(is_truncated(&outcome).map(|problem| format!("cut after {cut} bytes: {problem}")));
-        problems.extend(is_the_fold_of_its_events(&outcome).map(|problem| format!("cut after {cut} bytes: {problem}")));
+    let (body, cuts) = cuts::cuts_before_the_terminal(case);
+    for cut in cuts {
+        let outcome = read(case, [&body[..cut]]);
+        let problems_of_cut = is_truncated(&outcome).into_iter().chain(is_the_fold_of_its_events(&outcome));
+        problems.extend(problems_of_cut.map(|problem| format!("cut after {cut} bytes: {problem}")));
     }
     problems
 }
