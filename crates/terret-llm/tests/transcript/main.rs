@@ -280,7 +280,7 @@ fn argument_text_survives_byte_for_byte() {
         r#"{"a":1,"a":2}"#,
         r#"{ "b" :	1.0e+2,"a":-0 }"#,
         r#"{"big":123456789012345678901234567890.000,"exp":1e999}"#,
-        r#"{"esc":"\u0041\/\ud83d","pair":"\ud83d\ude00","nul":"\u0000"}"#,
+        r#"{"esc":"\u0041\/","pair":"\ud83d\ude00","nul":"\u0000"}"#,
         "{\"raw\":\"é😀\u{2028}\u{7f}\"}",
         "[1,2]",
         "\"text\"",
@@ -306,7 +306,7 @@ fn malformed_argument_text_survives_and_is_told_from_json() {
         r#"{"path":"/et"#,
         r#"{"a":1}{"b":2}"#,
         "{'a': 1}",
-        "{\"a\":\n\r\0 \u{FFFD} \\ud83d",
+        "{\"a\":\n\r\0 \u{FFFD} \\",
         "not json",
         "{\"tab\":\"\t\"}",
         "NaN",
@@ -316,6 +316,17 @@ fn malformed_argument_text_survives_and_is_told_from_json() {
         assert!(!Arguments::new(text).is_json());
         Arguments::new(text).parse::<serde_json::Value>().unwrap_err();
     }
+}
+
+#[test]
+fn lone_surrogates_in_arguments_are_neither_fatal_nor_lost_to_the_tool() {
+    let json =
+        r#"{"role":"assistant","content":[{"type":"toolCall","id":"c","name":"n","arguments":{"a":"x\ud83d"}}]}"#;
+    let message = read(json);
+    assert_eq!(read(&write(&message)), message);
+    let arguments = &message.tool_calls().next().unwrap().arguments;
+    assert!(arguments.is_json());
+    assert_eq!(arguments.parse::<serde_json::Value>().unwrap(), serde_json::json!({"a": "x\u{FFFD}"}));
 }
 
 #[test]
