@@ -12,7 +12,7 @@ pub mod wire;
 
 pub use draft::{Draft, Stop};
 pub use error::{ErrorKind, ModelError};
-pub use model::{CallIdRule, Compat, Model, ModelSpec};
+pub use model::{CallIdRule, Compat, Model, ModelSpec, SchemaSupport, ThinkingSwitch};
 pub use money::{Money, Price, Rates, Tier};
 pub use request::{CacheRetention, Effort, Options, OutputSchema, Request, ToolChoice, ToolSpec};
 pub use sse::{SseEvent, SseParser};

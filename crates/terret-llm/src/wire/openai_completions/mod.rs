@@ -1,4 +1,11 @@
-//! stub
+//! OpenAI's [Chat Completions](https://platform.openai.com/docs/api-reference/chat) and its many hosts.
+
+mod calls;
+mod decode;
+mod details;
+mod frame;
+mod lax;
+mod usage;
 
 use crate::model::ModelSpec;
 use crate::request::Request;
@@ -12,6 +19,6 @@ impl Wire for OpenaiCompletions {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        unimplemented!()
+        Box::new(decode::CompletionsDecoder::default())
     }
 }
