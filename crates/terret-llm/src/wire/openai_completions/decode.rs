@@ -294,7 +294,6 @@ impl CompletionsDecoder {
                 }
             }
             Some((Writing::Text | Writing::Refusal, block)) => {
-                self.annotate(draft, block);
                 draft.close(block);
             }
             None => {}
@@ -315,27 +314,22 @@ impl CompletionsDecoder {
         }
     }
 
-    fn annotate(&mut self, draft: &mut Draft, block: usize) {
-        let lists = std::mem::take(&mut self.annotations);
-        let elements: Vec<&str> = lists
-            .iter()
-            .filter_map(|list| list.strip_prefix('[')?.strip_suffix(']'))
-            .filter(|list| !list.is_empty())
-            .collect();
-        let json = match elements.is_empty() {
-            true => self.citations.clone(),
-            false => format!("[{}]", elements.join(",")),
-        };
-        if let Ok(annotations) = RawJson::parse(&json) {
-            draft.annotate(block, annotations);
-        }
-    }
-
     /// Ends whatever is open.
     fn settle(&mut self, draft: &mut Draft) {
         self.leave(draft);
         self.calls.open(draft, Open::All);
         self.seal(draft);
+        self.annotate(draft);
+    }
+
+    /// Annotations come late, and count positions in the text as a whole.
+    fn annotate(&self, draft: &mut Draft) {
+        let inner = |list: &'_ String| list.strip_prefix('[')?.strip_suffix(']').map(str::to_owned);
+        let lists: Vec<String> = self.annotations.iter().filter_map(inner).filter(|list| !list.is_empty()).collect();
+        let json = if lists.is_empty() { self.citations.clone() } else { format!("[{}]", lists.join(",")) };
+        if let (Some(block), Ok(annotations)) = (self.last_text, RawJson::parse(&json)) {
+            draft.annotate(block, annotations);
+        }
     }
 
     fn fail(&mut self, draft: &mut Draft, error: ModelError) -> ModelError {

@@ -3,8 +3,10 @@
 mod calls;
 mod decode;
 mod details;
+mod encode;
 mod frame;
 mod lax;
+mod messages;
 mod usage;
 
 use crate::model::ModelSpec;
@@ -14,8 +16,8 @@ use crate::wire::{Decoder, EncodeError, Encoded, Wire};
 pub(crate) struct OpenaiCompletions;
 
 impl Wire for OpenaiCompletions {
-    fn encode(&self, _model: &ModelSpec, _request: &Request) -> Result<Encoded, EncodeError> {
-        Err(EncodeError::NoMessages)
+    fn encode(&self, model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError> {
+        encode::encode(model, request)
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
