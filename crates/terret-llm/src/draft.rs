@@ -148,9 +148,9 @@ impl Draft {
         }
     }
 
-    /// Sets an open block's annotations (citations and the like).
+    /// Sets a block's annotations (citations and the like), which may come when the block has long been closed.
     pub fn annotate(&mut self, index: usize, annotations: RawJson) {
-        if let Some(block) = self.blocks.get_mut(index).filter(|block| block.open) {
+        if let Some(block) = self.blocks.get_mut(index) {
             block.annotations = Some(annotations);
         }
     }

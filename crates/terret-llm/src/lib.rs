@@ -21,7 +21,7 @@ pub use endpoint::{Auth, AuthScheme, BaseUrl, Endpoint, InvalidBaseUrl};
 pub use error::{ErrorKind, ModelError};
 pub use hosts::{Host, hosts};
 pub use http_model::{HttpModel, Limits};
-pub use model::{CallIdRule, Compat, Model, ModelSpec};
+pub use model::{CallIdRule, Compat, Model, ModelSpec, SchemaSupport, ThinkingSwitch};
 pub use money::{Money, Price, Rates, Tier};
 pub use provider::{InvalidModelRef, ModelRef, Overrides, ResolveError, Resolved, resolve};
 pub use request::{CacheRetention, Effort, Options, OutputSchema, Request, ToolChoice, ToolSpec};

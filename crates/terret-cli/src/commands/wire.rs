@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use terret::llm::wire::{ReplyReader, WireFormat, from_response};
-use terret::llm::{Draft, Failed, ModelSpec, Request, StreamEvent};
+use terret::llm::{Draft, Failed, Message, ModelSpec, Request, StreamEvent};
 
 /// Look at what goes over the wire.
 #[derive(Subcommand)]
@@ -89,7 +89,8 @@ fn run_decode(args: &Decode) -> Result<ExitCode, String> {
             continue;
         }
         match event {
-            StreamEvent::Done(reply) => out += &format!("{}\n", to_json(reply.message())?),
+            // As a transcript holds it, with its role, so that it can go back into a request.
+            StreamEvent::Done(reply) => out += &format!("{}\n", to_json(&Message::from(reply.into_message()))?),
             StreamEvent::Failed(Failed { error, partial }) => {
                 out += &format!("{{\"error\":{},\"partial\":{}}}\n", to_json(&error)?, to_json(&partial)?);
             }

@@ -74,6 +74,11 @@ pub(crate) fn from_json(json: &Value, status: Option<u16>) -> ModelError {
     error
 }
 
+/// The error of a successful response whose body should be JSON and isn't: a proxy's page, say.
+pub(crate) fn not_json(body: &str) -> ModelError {
+    ModelError::new(ErrorKind::Protocol, excerpt(body, 200))
+}
+
 /// Codes that say by themselves what happened, lower-cased and without separators.
 const CODES: &[(ErrorKind, &[&str])] = &[
     (

@@ -145,6 +145,15 @@ pub enum EncodeError {
     /// The request has no message that the wire could send.
     #[error("the request has no message to answer; add a user message")]
     NoMessages,
+    /// Something in the request has no JSON form.
+    #[error("the request can't be written as JSON: {0}")]
+    Json(String),
+}
+
+impl From<serde_json::Error> for EncodeError {
+    fn from(error: serde_json::Error) -> Self {
+        EncodeError::Json(error.to_string())
+    }
 }
 
 impl From<EncodeError> for ModelError {
