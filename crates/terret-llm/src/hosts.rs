@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use crate::endpoint::AuthScheme;
-use crate::model::{CallIdRule, Compat};
+use crate::model::{CallIdRule, Compat, SchemaSupport, ThinkingSwitch};
 use crate::wire::WireFormat;
 
 /// Somebody who serves models: a wire at an address, with a kind of key and with quirks.
@@ -30,12 +30,20 @@ pub struct Host {
     pub local: bool,
     /// What it deviates in from the wire.
     pub compat: Compat,
+    /// The same for models whose id begins with a prefix.
+    pub model_compat: Vec<(&'static str, Compat)>,
 }
 
 impl Host {
     /// The host of this id or alias.
     pub fn find(name: &str) -> Option<&'static Host> {
         hosts().iter().find(|host| host.names().any(|known| known == name))
+    }
+
+    /// What it deviates in from the wire when it serves this model.
+    pub fn compat_for(&self, model: &str) -> &Compat {
+        let special = self.model_compat.iter().find(|(prefix, _)| model.starts_with(prefix));
+        special.map_or(&self.compat, |(_, compat)| compat)
     }
 
     /// The id and the aliases.
@@ -65,7 +73,7 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             base_url: Some("https://api.openai.com/v1"),
             base_url_variables: &["OPENAI_API_BASE"],
             keys: &[("OPENAI_API_KEY", Bearer)],
-            compat: openai(),
+            compat: Compat { prompt_cache_retention: true, ..openai() },
             ..host()
         },
         Host {
@@ -104,7 +112,8 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             id: "openrouter",
             base_url: Some("https://openrouter.ai/api/v1"),
             keys: &[("OPENROUTER_API_KEY", Bearer)],
-            compat: Compat { reasoning_field: Some("reasoning"), ..Compat::default() },
+            compat: openrouter(),
+            model_compat: vec![("anthropic/", Compat { cache_control: true, ..openrouter() })],
             ..host()
         },
         Host {
@@ -126,7 +135,11 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             aliases: &["grok", "x-ai"],
             base_url: Some("https://api.x.ai/v1"),
             keys: &[("XAI_API_KEY", Bearer)],
-            compat: Compat { reasoning_field: Some("reasoning_content"), ..Compat::default() },
+            compat: Compat {
+                reasoning_field: Some("reasoning_content"),
+                affinity_header: Some("x-grok-conv-id"),
+                ..Compat::default()
+            },
             ..host()
         },
         // Counts tokens in every stream without being asked, and refuses fields that it doesn't know.
@@ -134,14 +147,26 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             id: "mistral",
             base_url: Some("https://api.mistral.ai/v1"),
             keys: &[("MISTRAL_API_KEY", Bearer)],
-            compat: Compat { stream_usage: false, call_id: CallIdRule::Exactly(9), ..Compat::default() },
+            compat: Compat {
+                stream_usage: false,
+                seed_field: "random_seed",
+                tool_result_name: true,
+                call_id: CallIdRule::Exactly(9),
+                ..Compat::default()
+            },
             ..host()
         },
         Host {
             id: "deepseek",
             base_url: Some("https://api.deepseek.com"),
             keys: &[("DEEPSEEK_API_KEY", Bearer)],
-            compat: Compat { reasoning_field: Some("reasoning_content"), ..Compat::default() },
+            compat: Compat {
+                thinking_switch: Some(ThinkingSwitch::Thinking),
+                reasoning_field: Some("reasoning_content"),
+                reasoning_field_always: true,
+                output_schema: SchemaSupport::None,
+                ..Compat::default()
+            },
             ..host()
         },
         Host {
@@ -149,6 +174,7 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             aliases: &["togetherai"],
             base_url: Some("https://api.together.ai/v1"),
             keys: &[("TOGETHER_API_KEY", Bearer)],
+            compat: Compat { top_k: true, output_schema: SchemaSupport::Plain, ..Compat::default() },
             ..host()
         },
         Host {
@@ -156,7 +182,12 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             aliases: &["fireworks-ai"],
             base_url: Some("https://api.fireworks.ai/inference/v1"),
             keys: &[("FIREWORKS_API_KEY", Bearer)],
-            compat: Compat { reasoning_field: Some("reasoning_content"), ..Compat::default() },
+            compat: Compat {
+                reasoning_field: Some("reasoning_content"),
+                affinity_header: Some("x-session-affinity"),
+                top_k: true,
+                ..Compat::default()
+            },
             ..host()
         },
         Host {
@@ -172,7 +203,12 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             aliases: &["z-ai", "zhipu"],
             base_url: Some("https://api.z.ai/api/paas/v4"),
             keys: &[("ZAI_API_KEY", Bearer)],
-            compat: Compat { reasoning_field: Some("reasoning_content"), ..Compat::default() },
+            compat: Compat {
+                thinking_switch: Some(ThinkingSwitch::Thinking),
+                reasoning_field: Some("reasoning_content"),
+                output_schema: SchemaSupport::None,
+                ..Compat::default()
+            },
             ..host()
         },
         Host {
@@ -180,7 +216,14 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             aliases: &["moonshotai", "kimi"],
             base_url: Some("https://api.moonshot.ai/v1"),
             keys: &[("MOONSHOT_API_KEY", Bearer), ("KIMI_API_KEY", Bearer)],
-            compat: Compat { reasoning_field: Some("reasoning_content"), ..Compat::default() },
+            compat: Compat {
+                prompt_cache_key: true,
+                thinking_switch: Some(ThinkingSwitch::Thinking),
+                reasoning_field: Some("reasoning_content"),
+                reasoning_field_always: true,
+                output_schema: SchemaSupport::Plain,
+                ..Compat::default()
+            },
             ..host()
         },
         Host {
@@ -195,7 +238,11 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             aliases: &["nim"],
             base_url: Some("https://integrate.api.nvidia.com/v1"),
             keys: &[("NVIDIA_API_KEY", Bearer)],
-            compat: Compat { reasoning_field: Some("reasoning_content"), ..Compat::default() },
+            compat: Compat {
+                reasoning_field: Some("reasoning_content"),
+                output_schema: SchemaSupport::Plain,
+                ..Compat::default()
+            },
             ..host()
         },
         Host {
@@ -203,7 +250,8 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             aliases: &["ai-gateway"],
             base_url: Some("https://ai-gateway.vercel.sh/v1"),
             keys: &[("AI_GATEWAY_API_KEY", Bearer), ("VERCEL_OIDC_TOKEN", Bearer)],
-            compat: Compat { reasoning_field: Some("reasoning"), ..Compat::default() },
+            compat: vercel(),
+            model_compat: vec![("anthropic/", Compat { cache_control: true, ..vercel() })],
             ..host()
         },
         Host {
@@ -221,7 +269,12 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             base_url: Some("http://127.0.0.1:8080/v1"),
             keys: &[("LLAMA_API_KEY", Bearer)],
             local: true,
-            compat: Compat { reasoning_field: Some("reasoning_content"), ..Compat::default() },
+            compat: Compat {
+                thinking_switch: Some(ThinkingSwitch::ChatTemplate),
+                reasoning_field: Some("reasoning_content"),
+                top_k: true,
+                ..Compat::default()
+            },
             ..host()
         },
         Host {
@@ -229,7 +282,12 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             base_url: Some("http://127.0.0.1:8000/v1"),
             keys: &[("VLLM_API_KEY", Bearer)],
             local: true,
-            compat: Compat { reasoning_field: Some("reasoning_content"), ..Compat::default() },
+            compat: Compat {
+                thinking_switch: Some(ThinkingSwitch::ChatTemplate),
+                reasoning_field: Some("reasoning_content"),
+                top_k: true,
+                ..Compat::default()
+            },
             ..host()
         },
         Host {
@@ -238,6 +296,7 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             base_url: Some("http://127.0.0.1:1234/v1"),
             keys: &[("LM_API_TOKEN", Bearer)],
             local: true,
+            compat: Compat { top_k: true, ..Compat::default() },
             ..host()
         },
         Host { id: CUSTOM, base_url_variables: &["TERRET_BASE_URL"], keys: &[("TERRET_API_KEY", Bearer)], ..host() },
@@ -259,6 +318,7 @@ fn host() -> Host {
         keys: &[],
         local: false,
         compat: Compat::default(),
+        model_compat: Vec::new(),
     }
 }
 
@@ -271,6 +331,19 @@ fn openai() -> Compat {
         call_id: CallIdRule::AtMost(40),
         ..Compat::default()
     }
+}
+
+fn openrouter() -> Compat {
+    Compat {
+        thinking_switch: Some(ThinkingSwitch::Reasoning),
+        reasoning_field: Some("reasoning"),
+        top_k: true,
+        ..Compat::default()
+    }
+}
+
+fn vercel() -> Compat {
+    Compat { reasoning_field: Some("reasoning"), ..Compat::default() }
 }
 
 #[cfg(test)]

@@ -174,7 +174,7 @@ pub fn resolve(
         None => {}
     }
     let mut spec = ModelSpec::new(host.id, model.model.as_str(), wire);
-    spec.compat = host.compat.clone();
+    spec.compat = host.compat_for(&model.model).clone();
     Ok(Resolved { spec, endpoint, limits })
 }
 
