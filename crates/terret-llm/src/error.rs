@@ -26,12 +26,23 @@ pub struct ModelError {
     /// How long the provider asks to wait before the next try. JSON has it in whole milliseconds.
     #[serde(default, rename = "retryAfterMs", skip_serializing_if = "Option::is_none", with = "optional_millis")]
     pub retry_after: Option<Duration>,
+    /// Whether the provider itself says that a retry makes sense (`x-should-retry`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub should_retry: Option<bool>,
 }
 
 impl ModelError {
     /// An error of this kind and message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, status: None, code: None, message: message.into(), request_id: None, retry_after: None }
+        Self {
+            kind,
+            status: None,
+            code: None,
+            message: message.into(),
+            request_id: None,
+            retry_after: None,
+            should_retry: None,
+        }
     }
 
     /// The same error with the provider's code.
@@ -55,9 +66,9 @@ impl ModelError {
         self
     }
 
-    /// Whether the same request may succeed later.
+    /// Whether the same request may succeed later: what the provider says, else what the kind says.
     pub fn is_retryable(&self) -> bool {
-        self.kind.is_retryable()
+        self.should_retry.unwrap_or_else(|| self.kind.is_retryable())
     }
 }
 

@@ -67,7 +67,8 @@ impl ModelSpec {
     }
 }
 
-/// What a host of a wire deviates in. The default is the wire as its vendor documents it.
+/// What a host of a wire deviates in. The default is the wire as its vendor documents it, without what only the vendor's
+/// own models take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compat {
@@ -75,16 +76,71 @@ pub struct Compat {
     pub max_completion_tokens: bool,
     /// `openai-completions`: the system prompt goes in the role `developer` (else `system`).
     pub developer_role: bool,
-    /// `openai-completions`: the host knows `stream_options.include_usage`.
+    /// `openai-completions`: the host knows `stream_options.include_usage`. Mistral refuses it.
     pub stream_usage: bool,
     /// `openai-completions`: the host knows `prompt_cache_key`.
     pub prompt_cache_key: bool,
+    /// `openai-completions`: the host knows `prompt_cache_retention`.
+    pub prompt_cache_retention: bool,
+    /// `openai-completions`: the header in which the cache key goes to hosts that route by it: `x-grok-conv-id` at xAI,
+    /// `x-session-affinity` at Fireworks.
+    pub affinity_header: Option<&'static str>,
+    /// `openai-completions`: the host caches what Anthropic's `cache_control` marks, and nothing else; OpenRouter does,
+    /// for Anthropic's models.
+    pub cache_control: bool,
     /// `openai-completions`: the host knows `reasoning_effort`.
     pub reasoning_effort: bool,
+    /// `openai-completions`: how the host switches reasoning on and off, if not by `reasoning_effort` alone.
+    pub thinking_switch: Option<ThinkingSwitch>,
     /// `openai-completions`: the field in which earlier reasoning text goes back to the host, if it wants it.
     pub reasoning_field: Option<&'static str>,
+    /// `openai-completions`: the reasoning field stands in every reply, if need be empty. DeepSeek and Moonshot refuse
+    /// replies with tool calls that lack it, while thinking is on.
+    pub reasoning_field_always: bool,
+    /// `openai-completions`: the content of a reply that holds nothing but tool calls can be null (else it is `""`).
+    pub null_content: bool,
+    /// `openai-completions`: a tool result carries the tool's name.
+    pub tool_result_name: bool,
+    /// `openai-completions`: a user message can't stand directly after a tool result, so that a reply goes between.
+    pub reply_after_tool_result: bool,
+    /// `openai-completions`: a conversation with tool calls needs `tools`, if need be an empty list. LiteLLM in front of
+    /// Anthropic wants it.
+    pub tools_with_history: bool,
+    /// `openai-completions`: the host knows `top_k`, which the reference doesn't. OpenRouter, vLLM, llama.cpp and most
+    /// hosts of open models do.
+    pub top_k: bool,
+    /// `openai-completions`: the field of the seed. Mistral's is `random_seed`.
+    pub seed_field: &'static str,
+    /// `openai-completions`: what the host knows of `response_format`.
+    pub output_schema: SchemaSupport,
     /// The longest tool-call id that the host takes, and whether it must be exactly that long (Mistral: nine).
     pub call_id: CallIdRule,
+}
+
+/// How a host of `openai-completions` switches reasoning on and off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ThinkingSwitch {
+    /// `"thinking": {"type": "enabled"}`: DeepSeek, Z.ai, Moonshot.
+    Thinking,
+    /// `"enable_thinking": true`: Alibaba.
+    EnableThinking,
+    /// `"chat_template_kwargs": {"enable_thinking": true}`: vLLM, SGLang, llama.cpp.
+    ChatTemplate,
+    /// `"reasoning": {"effort": "high"}`: OpenRouter.
+    Reasoning,
+}
+
+/// What a host of `openai-completions` knows of `"response_format": {"type": "json_schema", …}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SchemaSupport {
+    /// Nothing.
+    None,
+    /// The schema, without `strict`.
+    Plain,
+    /// The schema, and `strict`, which holds the model to it if the schema is of the strict kind.
+    Strict,
 }
 
 /// Which tool-call ids a host takes.
@@ -104,8 +160,20 @@ impl Default for Compat {
             developer_role: false,
             stream_usage: true,
             prompt_cache_key: false,
+            prompt_cache_retention: false,
+            affinity_header: None,
+            cache_control: false,
             reasoning_effort: true,
+            thinking_switch: None,
             reasoning_field: None,
+            reasoning_field_always: false,
+            null_content: true,
+            tool_result_name: false,
+            reply_after_tool_result: false,
+            tools_with_history: false,
+            top_k: false,
+            seed_field: "seed",
+            output_schema: SchemaSupport::Strict,
             call_id: CallIdRule::AtMost(64),
         }
     }

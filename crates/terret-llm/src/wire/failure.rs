@@ -22,12 +22,15 @@ pub fn from_response(status: u16, header: impl Fn(&str) -> Option<String>, body:
         }
     };
     error.status = Some(status);
-    error.request_id = ["request-id", "x-request-id", "x-goog-request-id", "cf-ray"]
-        .into_iter()
-        .find_map(&header)
-        .or(error.request_id);
+    error.request_id = request_id(&header).or(error.request_id);
+    error.should_retry = header("x-should-retry").and_then(|value| value.trim().parse().ok());
     error.retry_after = retry_after(header).or(error.retry_after);
     error
+}
+
+/// The provider's id of a request, from the headers of the response.
+pub(crate) fn request_id(header: impl Fn(&str) -> Option<String>) -> Option<String> {
+    ["request-id", "x-request-id", "x-goog-request-id", "cf-ray"].into_iter().find_map(header)
 }
 
 /// The error that a JSON value means which a provider sent as one: a body, or an event in mid-stream.
@@ -69,6 +72,11 @@ pub(crate) fn from_json(json: &Value, status: Option<u16>) -> ModelError {
         .find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s')?.parse().ok())
         .and_then(seconds);
     error
+}
+
+/// The error of a successful response whose body should be JSON and isn't: a proxy's page, say.
+pub(crate) fn not_json(body: &str) -> ModelError {
+    ModelError::new(ErrorKind::Protocol, excerpt(body, 200))
 }
 
 /// Codes that say by themselves what happened, lower-cased and without separators.
@@ -219,7 +227,7 @@ fn has(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.contains(phrase))
 }
 
-/// `retry-after-ms`, or `retry-after` in seconds or as an HTTP date.
+/// `retry-after-ms`, or `retry-after` in seconds or as an HTTP date, which counts from the server's own `date`.
 fn retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     if let Some(millis) = header("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok()) {
         return seconds(millis / 1000.0);
@@ -228,8 +236,9 @@ fn retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     match value.trim().parse::<f64>() {
         Ok(number) => seconds(number),
         Err(_) => {
-            let date = httpdate::parse_http_date(value.trim()).ok()?;
-            Some(date.duration_since(std::time::SystemTime::now()).unwrap_or_default())
+            let then = httpdate::parse_http_date(value.trim()).ok()?;
+            let now = header("date").and_then(|date| httpdate::parse_http_date(date.trim()).ok());
+            Some(then.duration_since(now.unwrap_or_else(std::time::SystemTime::now)).unwrap_or_default())
         }
     }
 }
@@ -303,6 +312,20 @@ mod tests {
         let body = br#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#;
         assert_eq!(wait(from_response(429, |_| None, body)), Some(34.5));
         assert_eq!(wait(from_response(429, header("retry-after", "soon".into()), b"{}")), None);
+        let clock_of_the_server = |asked: &str| match asked {
+            "date" => Some("Sun, 06 Nov 1994 08:49:07 GMT".to_owned()),
+            "retry-after" => Some("Sun, 06 Nov 1994 08:49:37 GMT".to_owned()),
+            _ => None,
+        };
+        assert_eq!(wait(from_response(429, clock_of_the_server, b"{}")), Some(30.0));
+    }
+
+    #[test]
+    fn the_providers_own_word_on_retrying_counts() {
+        let says = |word: &'static str| move |asked: &str| (asked == "x-should-retry").then(|| word.to_owned());
+        assert!(!from_response(429, says("false"), b"{}").is_retryable());
+        assert!(from_response(400, says("true"), b"{}").is_retryable());
+        assert!(from_response(429, says("perhaps"), b"{}").is_retryable());
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::request::Request;
 use crate::sse::SseEvent;
 
 pub use failure::from_response;
+pub(crate) use failure::request_id;
 pub use handoff::handoff;
 pub use reader::ReplyReader;
 

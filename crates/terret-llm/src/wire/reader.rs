@@ -74,7 +74,21 @@ impl ReplyReader {
         self.conclude(end.or_else(|| Some(Err(truncated()))));
     }
 
-    /// The call failed for a reason outside the body: a broken connection, a limit, a cancel.
+    /// The connection broke, which `cause` explains. What has arrived may still be a whole reply; if it isn't, an event
+    /// that was cut off is no event.
+    pub fn break_off(&mut self, cause: &str) {
+        let Some(draft) = &mut self.draft else { return };
+        let end = match &self.body {
+            Body::Stream(_) => self.decoder.end(draft),
+            Body::Unknown | Body::Plain(_) => Err(truncated()),
+        };
+        self.conclude(Some(end.map_err(|mut error| {
+            error.message = format!("{}: {cause}", error.message);
+            error
+        })));
+    }
+
+    /// The call failed for a reason outside the body: a limit, a cancel.
     pub fn fail(&mut self, error: ModelError) {
         self.conclude(Some(Err(error)));
     }

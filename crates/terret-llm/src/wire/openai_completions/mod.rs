@@ -1,4 +1,13 @@
-//! stub
+//! OpenAI's [Chat Completions](https://platform.openai.com/docs/api-reference/chat) and its many hosts.
+
+mod calls;
+mod decode;
+mod details;
+mod encode;
+mod frame;
+mod lax;
+mod messages;
+mod usage;
 
 use crate::model::ModelSpec;
 use crate::request::Request;
@@ -7,11 +16,11 @@ use crate::wire::{Decoder, EncodeError, Encoded, Wire};
 pub(crate) struct OpenaiCompletions;
 
 impl Wire for OpenaiCompletions {
-    fn encode(&self, _model: &ModelSpec, _request: &Request) -> Result<Encoded, EncodeError> {
-        Err(EncodeError::NoMessages)
+    fn encode(&self, model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError> {
+        encode::encode(model, request)
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        unimplemented!()
+        Box::new(decode::CompletionsDecoder::default())
     }
 }

@@ -1,0 +1,265 @@
+//! From a request to the body of `POST /chat/completions`.
+//!
+//! `messages` stands last, and what becomes of a message depends on nothing after it, cache marks aside: the body up to
+//! its last message is a prefix of the next request's.
+
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::messages::{Messages, messages};
+use crate::model::{Compat, ModelSpec, SchemaSupport, ThinkingSwitch};
+use crate::request::{CacheRetention, Effort, OutputSchema, Request, ToolChoice, ToolSpec};
+use crate::transcript::RawJson;
+use crate::wire::{EncodeError, Encoded, WireFormat, handoff};
+
+/// OpenAI refuses longer cache keys, in characters.
+const LONGEST_KEY: usize = 64;
+
+pub(super) fn encode(model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError> {
+    check(&model.compat, request)?;
+    let transcript = handoff(&request.messages, model);
+    if transcript.is_empty() {
+        return Err(EncodeError::NoMessages);
+    }
+    let body = Body { model, request, messages: messages(&model.compat, request, &transcript) };
+    let body = serde_json::to_vec(&body)?.into();
+    let key = request.options.cache_key.clone().filter(|key| key.bytes().all(|byte| byte.is_ascii_graphic()));
+    let headers = model.compat.affinity_header.zip(key).into_iter().collect();
+    Ok(Encoded { path: "/chat/completions".into(), headers, body })
+}
+
+/// What the host, or the wire, has no way to say.
+fn check(compat: &Compat, request: &Request) -> Result<(), EncodeError> {
+    let options = &request.options;
+    let no_tools = request.tools.is_empty();
+    let list_tools = "the request lists no tools";
+    for (option, is_unsupported, hint) in [
+        ("top_k", options.top_k.is_some() && !compat.top_k, "use top_p"),
+        (
+            "effort",
+            options.effort.is_some() && !compat.reasoning_effort && compat.thinking_switch.is_none(),
+            "this host has no control of reasoning",
+        ),
+        (
+            "output_schema",
+            options.output_schema.is_some() && compat.output_schema == SchemaSupport::None,
+            "describe the form in the prompt",
+        ),
+        ("tool_choice", options.tool_choice.is_some() && no_tools, list_tools),
+        ("parallel_tool_calls", options.parallel_tool_calls.is_some() && no_tools, list_tools),
+    ] {
+        if is_unsupported {
+            return Err(EncodeError::Unsupported { wire: WireFormat::OpenaiCompletions, option, hint: Some(hint) });
+        }
+    }
+    Ok(())
+}
+
+/// The body. Its fields stand in this order, from what changes least to what grows.
+struct Body<'a> {
+    model: &'a ModelSpec,
+    request: &'a Request,
+    messages: Messages<'a>,
+}
+
+impl Serialize for Body<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Body { model, request, messages } = self;
+        let (compat, options) = (&model.compat, &request.options);
+        let mut body = serializer.serialize_map(None)?;
+        body.serialize_entry("model", &model.id)?;
+        body.serialize_entry("stream", &true)?;
+        if compat.stream_usage {
+            body.serialize_entry("stream_options", &Single("include_usage", true))?;
+        }
+        let limit = if compat.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
+        entry(&mut body, limit, options.max_output_tokens)?;
+        entry(&mut body, "temperature", options.temperature)?;
+        entry(&mut body, "top_p", options.top_p)?;
+        entry(&mut body, "top_k", options.top_k)?;
+        entry(&mut body, "stop", Some(&options.stop).filter(|stop| !stop.is_empty()))?;
+        entry(&mut body, compat.seed_field, options.seed)?;
+        if let Some(effort) = options.effort {
+            reasoning(&mut body, compat, effort)?;
+        }
+        // Hosts cache by themselves what they cache, so that `CacheRetention::None` and `Short` need no word, and a host
+        // that doesn't know the key or the retention only caches less well.
+        if compat.prompt_cache_key {
+            entry(&mut body, "prompt_cache_key", options.cache_key.as_deref().map(|key| cut(key, LONGEST_KEY)))?;
+        }
+        if compat.prompt_cache_retention && options.cache == CacheRetention::Long {
+            body.serialize_entry("prompt_cache_retention", "24h")?;
+        }
+        entry(&mut body, "response_format", options.output_schema.as_ref().map(|schema| Format { schema, compat }))?;
+        let has_history = || request.messages.iter().any(|message| message.tool_calls().next().is_some());
+        if !request.tools.is_empty() || compat.tools_with_history && has_history() {
+            body.serialize_entry("tools", &Tools(&request.tools))?;
+        }
+        entry(&mut body, "tool_choice", options.tool_choice.as_ref().map(Choice))?;
+        entry(&mut body, "parallel_tool_calls", options.parallel_tool_calls)?;
+        body.serialize_entry("messages", messages)?;
+        body.end()
+    }
+}
+
+fn entry<M: SerializeMap>(map: &mut M, key: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
+    value.map_or(Ok(()), |value| map.serialize_entry(key, &value))
+}
+
+/// By the [reference](https://platform.openai.com/docs/api-reference/chat/create), `reasoning_effort` has a word for each
+/// level; not every model takes every one. A host with nothing but a switch takes all levels but off as on.
+fn reasoning<M: SerializeMap>(body: &mut M, compat: &Compat, effort: Effort) -> Result<(), M::Error> {
+    let on = effort != Effort::Off;
+    let word = match effort {
+        Effort::Off => "none",
+        Effort::Minimal => "minimal",
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::XHigh => "xhigh",
+        Effort::Max => "max",
+    };
+    match compat.thinking_switch {
+        None => {}
+        Some(ThinkingSwitch::Thinking) => {
+            body.serialize_entry("thinking", &Single("type", if on { "enabled" } else { "disabled" }))?;
+        }
+        Some(ThinkingSwitch::EnableThinking) => body.serialize_entry("enable_thinking", &on)?,
+        Some(ThinkingSwitch::ChatTemplate) => {
+            body.serialize_entry("chat_template_kwargs", &Single("enable_thinking", on))?;
+        }
+        Some(ThinkingSwitch::Reasoning) => return body.serialize_entry("reasoning", &Single("effort", word)),
+    }
+    match compat.reasoning_effort && (on || compat.thinking_switch.is_none()) {
+        true => body.serialize_entry("reasoning_effort", word),
+        false => Ok(()),
+    }
+}
+
+fn cut(text: &str, longest: usize) -> &str {
+    text.char_indices().nth(longest).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+}
+
+/// An object of one field.
+pub(super) struct Single<T>(pub(super) &'static str, pub(super) T);
+
+impl<T: Serialize> Serialize for Single<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map([(self.0, &self.1)])
+    }
+}
+
+struct Tools<'a>(&'a [ToolSpec]);
+
+impl Serialize for Tools<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|ToolSpec { name, description, parameters }| Tool {
+            kind: "function",
+            function: FunctionSpec { name, description, parameters: Parameters(parameters) },
+        }))
+    }
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: FunctionSpec<'a>,
+}
+
+#[derive(Serialize)]
+struct FunctionSpec<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+    parameters: Parameters<'a>,
+}
+
+/// An object's schema, which OpenAI refuses without `properties`.
+struct Parameters<'a>(&'a RawJson);
+
+impl Serialize for Parameters<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Deserialize)]
+        struct Schema<'a> {
+            #[serde(borrow)]
+            properties: Option<&'a RawValue>,
+        }
+        let json = self.0.as_str().trim_end();
+        let lacks_properties = serde_json::from_str::<Schema<'_>>(json).is_ok_and(|schema| schema.properties.is_none());
+        if let Some(fields) = json.strip_suffix('}').filter(|_| lacks_properties) {
+            let comma = if fields.trim_end().ends_with('{') { "" } else { "," };
+            if let Ok(complete) = RawJson::parse(&format!("{fields}{comma}\"properties\":{{}}}}")) {
+                return complete.serialize(serializer);
+            }
+        }
+        self.0.serialize(serializer)
+    }
+}
+
+struct Choice<'a>(&'a ToolChoice);
+
+impl Serialize for Choice<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            ToolChoice::Auto => "auto".serialize(serializer),
+            ToolChoice::None => "none".serialize(serializer),
+            ToolChoice::Required => "required".serialize(serializer),
+            ToolChoice::Tool(name) => {
+                let mut choice = serializer.serialize_map(Some(2))?;
+                choice.serialize_entry("type", "function")?;
+                choice.serialize_entry("function", &Single("name", name))?;
+                choice.end()
+            }
+        }
+    }
+}
+
+struct Format<'a> {
+    schema: &'a OutputSchema,
+    compat: &'a Compat,
+}
+
+impl Serialize for Format<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct JsonSchema<'a> {
+            name: &'a str,
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            strict: bool,
+            schema: &'a RawJson,
+        }
+        let OutputSchema { name, schema } = self.schema;
+        let strict = self.compat.output_schema == SchemaSupport::Strict
+            && schema.to_value().is_ok_and(|schema| is_strict(&schema));
+        let mut format = serializer.serialize_map(Some(2))?;
+        format.serialize_entry("type", "json_schema")?;
+        format.serialize_entry("json_schema", &JsonSchema { name, strict, schema })?;
+        format.end()
+    }
+}
+
+/// Whether OpenAI takes a schema as a strict one, which the reply is sure to satisfy: every object requires all of its
+/// properties and forbids others. Of
+/// [Structured Outputs](https://platform.openai.com/docs/guides/structured-outputs#supported-schemas).
+fn is_strict(schema: &Value) -> bool {
+    let Value::Object(fields) = schema else { return true };
+    if ["allOf", "oneOf", "not", "if", "then", "else", "patternProperties", "dependentRequired", "dependentSchemas"]
+        .iter()
+        .any(|unsupported| fields.contains_key(*unsupported))
+    {
+        return false;
+    }
+    let properties = fields.get("properties").and_then(Value::as_object);
+    let is_object = properties.is_some() || fields.get("type").is_some_and(|kind| kind == "object");
+    let required = fields.get("required").and_then(Value::as_array);
+    let requires = |name: &String| required.is_some_and(|list| list.iter().any(|required| required == name));
+    let is_closed = fields.get("additionalProperties") == Some(&Value::Bool(false))
+        && properties.is_none_or(|properties| properties.keys().all(requires));
+    let maps = ["properties", "$defs", "definitions"].into_iter().filter_map(|key| fields.get(key)?.as_object());
+    let lists = fields.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    let below = maps.flat_map(|map| map.values()).chain(lists).chain(fields.get("items"));
+    (!is_object || is_closed) && { below }.all(is_strict)
+}
