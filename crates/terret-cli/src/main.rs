@@ -1,27 +1,27 @@
-//! The program `terret`.
+//! The program `terret`: parse, run, exit.
 
+mod cli;
 mod commands;
+mod exit;
+mod model;
+mod output;
+mod signals;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser as _;
 
-#[derive(Parser)]
-#[command(name = "terret", version, about)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Look at what goes over the wire, to debug a provider
-    #[command(subcommand)]
-    Wire(commands::wire::Wire),
-}
+use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
-        Command::Wire(wire) => commands::wire::run(wire),
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return cli::complain(&error, std::env::args_os().skip(1)),
+    };
+    match cli.command {
+        None => commands::run::run(cli.run),
+        Some(Command::Run(args)) => commands::run::run(args),
+        Some(Command::Demo(args)) => commands::demo::run(&args),
+        Some(Command::Wire(wire)) => commands::wire::run(wire),
     }
 }

@@ -16,6 +16,8 @@ pub struct Host {
     pub aliases: &'static [&'static str],
     /// The wire that its models are asked by, unless another one is wanted.
     pub wire: WireFormat,
+    /// The wire of the servers that imitate this host, asked when the address isn't the host's own.
+    pub imitated_by: Option<WireFormat>,
     /// The address; `None` where each customer has an own one.
     pub base_url: Option<&'static str>,
     /// Environment variables that replace the address, in the order in which they are tried. Before them comes the id in
@@ -70,6 +72,7 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
         Host {
             id: "openai",
             wire: WireFormat::OpenaiResponses,
+            imitated_by: Some(WireFormat::OpenaiCompletions),
             base_url: Some("https://api.openai.com/v1"),
             base_url_variables: &["OPENAI_API_BASE"],
             keys: &[("OPENAI_API_KEY", Bearer)],
@@ -312,6 +315,7 @@ fn host() -> Host {
         id: "",
         aliases: &[],
         wire: WireFormat::OpenaiCompletions,
+        imitated_by: None,
         base_url: None,
         base_url_variables: &[],
         path: None,

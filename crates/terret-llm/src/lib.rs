@@ -25,7 +25,7 @@ pub use hosts::{Host, hosts};
 pub use http_model::{HttpModel, Limits};
 pub use model::{CallIdRule, Compat, Model, ModelSpec, SchemaSupport, ThinkingSwitch};
 pub use money::{Money, Price, Rates, Tier};
-pub use provider::{InvalidModelRef, ModelRef, Overrides, ResolveError, Resolved, resolve};
+pub use provider::{ConnectError, InvalidModelRef, ModelRef, Overrides, ResolveError, Resolved, connect, resolve};
 pub use request::{CacheRetention, Effort, Options, OutputSchema, Request, ToolChoice, ToolSpec};
 pub use retry::{Retry, RetryPolicy};
 pub use scripted::{ScriptedModel, ScriptedReply};

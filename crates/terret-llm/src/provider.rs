@@ -12,9 +12,10 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use crate::endpoint::{Auth, AuthScheme, BaseUrl, Endpoint, InvalidBaseUrl};
 use crate::hosts::{CUSTOM, Host, hosts};
 use crate::http_model::{HttpModel, Limits};
-use crate::model::ModelSpec;
+use crate::model::{Compat, ModelSpec};
 use crate::request::Effort;
-use crate::transport::Transport;
+use crate::retry::{Retry, RetryPolicy};
+use crate::transport::{HttpTransport, Transport};
 use crate::wire::WireFormat;
 
 /// The name of a model: `provider/model[:effort]`.
@@ -146,6 +147,32 @@ pub enum ResolveError {
     UnknownWire(String),
 }
 
+/// A model by its name, with what the process's environment says about keys and addresses, over HTTP, with retries.
+///
+/// Nothing is sent before the first call. [`resolve`] and [`Resolved::connect`] leave each of these choices to you.
+///
+/// ```no_run
+/// let model = terret_llm::connect("anthropic/claude-sonnet-4-5")?;
+/// # Ok::<_, terret_llm::ConnectError>(())
+/// ```
+pub fn connect(model: &str) -> Result<Retry<HttpModel>, ConnectError> {
+    let resolved = resolve(&model.parse()?, &Overrides::default(), |name| std::env::var(name).ok())?;
+    let transport = HttpTransport::with_limits(&resolved.limits);
+    Ok(Retry::new(resolved.connect(Arc::new(transport)), RetryPolicy::default()))
+}
+
+/// Why [`connect`] can't make a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The text names no model.
+    #[error(transparent)]
+    Name(#[from] InvalidModelRef),
+    /// The model can't be asked.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+}
+
 /// Finds a model's host, address and key. `env` looks an environment variable up (`|name| std::env::var(name).ok()`);
 /// one that is empty counts as not set.
 ///
@@ -158,14 +185,20 @@ pub fn resolve(
 ) -> Result<Resolved, ResolveError> {
     let env = |name: &str| env(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let host = Host::find(&model.provider).ok_or_else(|| unknown_provider(&model.provider))?;
-    let wire = overrides.wire.clone().unwrap_or_else(|| host.wire.clone());
+    let address = address(host, overrides, &env)?;
+    let wire = match (&overrides.wire, host.imitated_by.as_ref()) {
+        (Some(wire), _) => wire,
+        (None, Some(wire)) if !address.own => wire,
+        (None, _) => &host.wire,
+    };
     if wire.wire().is_none() {
         return Err(ResolveError::UnknownWire(wire.to_string()));
     }
-    let (base_url, own) = base_url(host, &wire, overrides, env)?;
+    let own = address.own;
+    let base_url = address.base_url(host, wire)?;
     let limits = if host.local || base_url.is_loopback() { Limits::local() } else { Limits::default() };
     let mut endpoint = Endpoint::new(base_url);
-    match auth(host, &wire, overrides, env) {
+    match auth(host, wire, overrides, env) {
         Some(auth) => endpoint = endpoint.with_auth(auth),
         None if own && !host.local => {
             let variables = host.keys.iter().map(|(name, _)| *name).collect();
@@ -173,33 +206,52 @@ pub fn resolve(
         }
         None => {}
     }
-    let mut spec = ModelSpec::new(host.id, model.model.as_str(), wire);
-    spec.compat = host.compat_for(&model.model).clone();
+    let mut spec = ModelSpec::new(host.id, model.model.as_str(), wire.clone());
+    // Servers that imitate a host rarely take all that it takes.
+    let imitated = !own && host.imitated_by.is_some();
+    spec.compat = if imitated { Compat::default() } else { host.compat_for(&model.model).clone() };
     Ok(Resolved { spec, endpoint, limits })
 }
 
-/// The address, and whether it is the host's own.
-fn base_url(
+/// Where a model is, as it was written.
+struct Address {
+    /// Where the text came from, for messages.
+    origin: String,
+    text: String,
+    /// Whether it is the host's own address.
+    own: bool,
+}
+
+fn address(
     host: &'static Host,
-    wire: &WireFormat,
     overrides: &Overrides,
     env: impl Fn(&str) -> Option<String>,
-) -> Result<(BaseUrl, bool), ResolveError> {
+) -> Result<Address, ResolveError> {
     let variables = host.all_base_url_variables();
     let given = overrides.base_url.clone().map(|text| ("the base URL that was given".to_owned(), text));
     let given = given.or_else(|| variables.iter().find_map(|name| Some((name.clone(), env(name)?))));
-    let Some((origin, text)) = given else {
-        let Some(own) = host.base_url else { return Err(ResolveError::NoBaseUrl { provider: host.id, variables }) };
-        let base_url =
-            BaseUrl::exact(own).map_err(|source| ResolveError::BaseUrl { origin: host.id.into(), source })?;
-        return Ok((base_url, true));
-    };
-    let text = if host.local { local_address(&text, host.base_url) } else { text };
-    let base_url = match host.path {
-        Some(path) => BaseUrl::exact(&text).map(|base_url| base_url.or_path(path)),
-        None => BaseUrl::new(&text, wire),
-    };
-    Ok((base_url.map_err(|source| ResolveError::BaseUrl { origin, source })?, false))
+    let same = |text: &str, own: &str| text.trim_end_matches('/') == own.trim_end_matches('/');
+    match (given, host.base_url) {
+        (Some((origin, text)), own) => {
+            let own = own.is_some_and(|own| same(&text, own));
+            Ok(Address { origin, text, own })
+        }
+        (None, Some(own)) => Ok(Address { origin: host.id.into(), text: own.into(), own: true }),
+        (None, None) => Err(ResolveError::NoBaseUrl { provider: host.id, variables }),
+    }
+}
+
+impl Address {
+    fn base_url(self, host: &Host, wire: &WireFormat) -> Result<BaseUrl, ResolveError> {
+        let Self { origin, text, own } = self;
+        let text = if host.local && !own { local_address(&text, host.base_url) } else { text };
+        let base_url = match host.path {
+            _ if own => BaseUrl::exact(&text),
+            Some(path) => BaseUrl::exact(&text).map(|base_url| base_url.or_path(path)),
+            None => BaseUrl::new(&text, wire),
+        };
+        base_url.map_err(|source| ResolveError::BaseUrl { origin, source })
+    }
 }
 
 /// An address as `OLLAMA_HOST` may hold it, which also tells the server where to listen: without a scheme, without a

@@ -1,1 +1,3 @@
+pub(crate) mod demo;
+pub(crate) mod run;
 pub(crate) mod wire;

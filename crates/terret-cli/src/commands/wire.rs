@@ -50,7 +50,7 @@ pub(crate) struct Encode {
     model: String,
 }
 
-fn wire_format(name: &str) -> Result<WireFormat, String> {
+pub(crate) fn wire_format(name: &str) -> Result<WireFormat, String> {
     let format = WireFormat::from(name);
     if format.wire().is_some() {
         return Ok(format);

@@ -1,0 +1,139 @@
+//! The command line: every flag and command, in one place.
+
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::commands::wire::Wire;
+use crate::exit::{Exit, Problem};
+use crate::output;
+
+#[derive(Parser)]
+#[command(
+    name = "terret",
+    version,
+    about = "A coding agent: give it a prompt, and it works with your files and commands until it is done.",
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  terret demo                                      watch it work, without a key or a network
+  terret -p \"fix the failing test\" -m anthropic/claude-sonnet-4-5
+  git diff | terret -p \"review this change\"        standard input is appended to the prompt
+  terret -p \"…\" -m custom/qwen --base-url http://127.0.0.1:8080/v1
+
+Exit codes:
+  0 completed · 1 the run failed · 2 usage · 3 authentication · 6 out of budget · 7 provider or network
+  130 interrupted · 143 terminated"
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run one prompt to its end, as without a command
+    #[command(visible_alias = "exec")]
+    Run(RunArgs),
+    /// Watch a scripted model fix a small broken project with the real loop and the real tools
+    Demo(DemoArgs),
+    /// Look at what goes over the wire, to debug a provider
+    #[command(subcommand)]
+    Wire(Wire),
+}
+
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// What to do; standard input is appended when it isn't a terminal
+    pub(crate) prompt: Option<String>,
+    /// Run the prompt to its end, print the result and exit (what happens anyway, for now)
+    #[arg(short, long)]
+    pub(crate) print: bool,
+    /// The model, as provider/model[:effort], or scripted:FILE
+    #[arg(short, long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Ask a server at this address, for example http://127.0.0.1:8080/v1
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// The protocol of the server, if it isn't the provider's usual one
+    #[arg(long, value_name = "WIRE", value_parser = crate::commands::wire::wire_format)]
+    pub(crate) wire: Option<terret::llm::wire::WireFormat>,
+    /// What to print: the result, one JSON object, or events as JSON Lines
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) output_format: OutputFormat,
+    /// The same as --output-format stream-json
+    #[arg(long, conflicts_with = "output_format")]
+    pub(crate) json: bool,
+    /// The most model calls; the tools of the last one still run
+    #[arg(long, value_name = "N", default_value = "200")]
+    pub(crate) max_turns: NonZeroU32,
+    /// The most tokens that one reply may have
+    #[arg(long, value_name = "N")]
+    pub(crate) max_output_tokens: Option<NonZeroU32>,
+    /// What the agent may do without a question
+    #[arg(long, value_enum, value_name = "MODE", default_value_t)]
+    pub(crate) permission_mode: PermissionMode,
+    /// The tools to offer, separated by commas; all of them without this
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) tools: Option<Vec<String>>,
+    /// Work in this folder
+    #[arg(short = 'C', long, value_name = "DIR")]
+    pub(crate) cd: Option<PathBuf>,
+}
+
+impl RunArgs {
+    pub(crate) fn format(&self) -> OutputFormat {
+        if self.json { OutputFormat::StreamJson } else { self.output_format }
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct DemoArgs {
+    /// Keep the temporary folder
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// The model's last text on standard output, progress on standard error
+    #[default]
+    Text,
+    /// One JSON object at the end
+    Json,
+    /// An event a line, and the result as the last line
+    StreamJson,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PermissionMode {
+    /// Look at files, but neither write nor run anything
+    ReadOnly,
+    /// Write files in the folder and run commands (which are not sandboxed yet)
+    #[default]
+    Workspace,
+}
+
+/// Prints help, the version or what is wrong with the command line; in JSON as well, if that was asked for.
+pub(crate) fn complain(error: &clap::Error, args: impl Iterator<Item = OsString>) -> ExitCode {
+    // Nothing can be told when even printing fails.
+    let _ = error.print();
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    let wants_json = args.filter_map(|arg| arg.into_string().ok()).any(|arg| {
+        arg == "--json" || arg == "json" || arg == "stream-json" || arg.ends_with("=json") || arg.ends_with("=stream-json")
+    });
+    if wants_json {
+        let message = error.to_string();
+        let message = message.lines().next().unwrap_or_default();
+        let message = message.strip_prefix("error: ").unwrap_or(message);
+        output::print_failed_start(&Problem::new(Exit::Usage, message));
+    }
+    Exit::Usage.into()
+}

@@ -1,0 +1,163 @@
+//! `terret "prompt"`: one prompt, run to its end.
+
+use std::io::{self, IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use terret::agent::machine::Verdict;
+use terret::agent::{Agent, EffectClass, Event, Run, SharedTool};
+use terret::llm::{Options, ToolCall};
+use terret::tools::{BashOptions, Workspace, workspace_tools};
+
+use crate::cli::{PermissionMode, RunArgs};
+use crate::exit::{Exit, Problem};
+use crate::model::{self, Chosen};
+use crate::output::{self, Output, Start};
+use crate::signals;
+
+pub(crate) fn run(args: RunArgs) -> ExitCode {
+    let format = args.format();
+    let exit = prepare(&args).and_then(|prepared| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Problem::new(Exit::RunFailed, format!("can't start: {error}")))?;
+        let exit = runtime.block_on(async {
+            let run = prepared.agent.session();
+            let start = Start::new(&prepared.agent, run.id(), &prepared.folder);
+            follow(run.prompt(prepared.prompt), output::to(format, &start)).await
+        });
+        // A tool that could not be stopped must not keep the program alive.
+        runtime.shutdown_background();
+        Ok(exit)
+    });
+    exit.unwrap_or_else(|problem| {
+        output::fail_to_start(format, &problem);
+        problem.exit
+    })
+    .into()
+}
+
+/// Follows a run to its end, and tells of it.
+pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output>) -> Exit {
+    let handle = run.handle();
+    let watch = signals::watch(run.handle());
+    tokio::pin!(watch);
+    let started = Instant::now();
+    let mut deaf = None;
+    loop {
+        let event = tokio::select! {
+            biased;
+            event = run.next() => event,
+            () = &mut watch => None,
+        };
+        let told = match &event {
+            Some(Event::Ended(report)) => {
+                let told = output.ended(report, started.elapsed());
+                return deaf.or(told.err()).map_or(Exit::of(&report.outcome), |_| Exit::RunFailed);
+            }
+            Some(event) => output.event(event),
+            None => return Exit::RunFailed,
+        };
+        // Nobody reads any more, or the disk is full: going on would spend money for nothing.
+        if let Err(error) = told
+            && deaf.is_none()
+        {
+            handle.cancel(format!("the output can't be written: {error}"));
+            deaf = Some(error);
+        }
+    }
+}
+
+struct Prepared {
+    agent: Agent,
+    prompt: String,
+    folder: PathBuf,
+}
+
+fn prepare(args: &RunArgs) -> Result<Prepared, Problem> {
+    let folder = folder(args.cd.as_deref())?;
+    let prompt = prompt(args.prompt.as_deref())?;
+    let Chosen { model, effort } = model::choose(args)?;
+    let workspace = Workspace::new(&folder)
+        .map_err(|error| Problem::usage(format!("can't work in {}: {error}", folder.display())))?;
+    let tools = pick(workspace_tools(&workspace, BashOptions::default()), args.tools.as_deref())?;
+    let mut options = Options::default();
+    options.effort = effort;
+    options.max_output_tokens = args.max_output_tokens.map(Into::into);
+    let mut agent = Agent::builder(model)
+        .system(system_prompt(&folder))
+        .tools(tools.iter().cloned())
+        .options(options)
+        .max_model_calls(args.max_turns.get());
+    if args.permission_mode == PermissionMode::ReadOnly {
+        agent = agent.gate(move |call: &ToolCall, _: &serde_json::Value| only_reading(&tools, call));
+    }
+    let agent = agent.build().map_err(|error| Problem::usage(error.to_string()))?;
+    Ok(Prepared { agent, prompt, folder })
+}
+
+fn folder(cd: Option<&Path>) -> Result<PathBuf, Problem> {
+    let folder = cd.unwrap_or(Path::new("."));
+    let problem = |error: io::Error| Problem::usage(format!("can't work in {}: {error}", folder.display()));
+    let folder = folder.canonicalize().map_err(problem)?;
+    if !folder.is_dir() {
+        return Err(Problem::usage(format!("can't work in {}: it is not a folder", folder.display())));
+    }
+    Ok(folder)
+}
+
+/// The prompt, with standard input behind it when that is a pipe or a file.
+fn prompt(given: Option<&str>) -> Result<String, Problem> {
+    let mut stdin = io::stdin();
+    let mut piped = Vec::new();
+    if !stdin.is_terminal() {
+        stdin
+            .read_to_end(&mut piped)
+            .map_err(|error| Problem::usage(format!("can't read standard input: {error}")))?;
+    }
+    let piped = String::from_utf8_lossy(&piped);
+    match (given.map(str::trim).unwrap_or_default(), piped.trim()) {
+        ("", "") => Err(Problem::usage(
+            "no prompt: say what to do, as in terret -p \"fix the failing test\", or pipe it in; `terret demo` shows how \
+             it works, `terret --help` says more",
+        )),
+        (prompt, "") => Ok(prompt.to_owned()),
+        ("", piped) => Ok(piped.to_owned()),
+        (prompt, piped) => Ok(format!("{prompt}\n\n{piped}")),
+    }
+}
+
+fn pick(tools: Vec<SharedTool>, names: Option<&[String]>) -> Result<Vec<SharedTool>, Problem> {
+    let Some(names) = names else { return Ok(tools) };
+    let names: Vec<&str> = names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
+    let known: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(*name)) {
+        let known = known.join(", ");
+        return Err(Problem::usage(format!("--tools: there is no tool {unknown:?}; there are {known}")));
+    }
+    Ok(tools.into_iter().filter(|tool| names.contains(&tool.spec().name.as_str())).collect())
+}
+
+fn only_reading(tools: &[SharedTool], call: &ToolCall) -> Verdict {
+    let tool = tools.iter().find(|tool| tool.spec().name == call.name);
+    if tool.is_some_and(|tool| tool.effect() == EffectClass::ReadOnly) {
+        return Verdict::Allow;
+    }
+    let reason = format!("{} is not allowed in read-only mode; only looking at files is", call.name);
+    Verdict::Deny { reason }
+}
+
+/// Short and the same for all runs in a folder, so that providers can cache it.
+fn system_prompt(folder: &Path) -> Arc<str> {
+    format!(
+        "You are terret, a coding agent. You work in the folder {} with the tools you are given. Paths are relative to \
+         it.\n\
+         Look before you change: read the files that matter, and run the project's own tests or commands to see what is \
+         true. Make the smallest change that does the job, in the style of what is there. When a tool reports an error, \
+         read it and correct your call. Check your work before you say that it is done, and say plainly what you could \
+         not do. Answer briefly.",
+        folder.display()
+    )
+    .into()
+}

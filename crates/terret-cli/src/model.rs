@@ -1,0 +1,48 @@
+//! Which model is asked: the flag, then the first provider with a key, else a clear message.
+
+use std::sync::Arc;
+
+use terret::llm::{
+    Effort, HttpTransport, Model, ModelRef, Overrides, ResolveError, Retry, RetryPolicy, ScriptedModel, hosts, resolve,
+};
+
+use crate::cli::RunArgs;
+use crate::exit::{Exit, Problem};
+
+/// A model that can be asked, and how much it should reason.
+pub(crate) struct Chosen {
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) effort: Option<Effort>,
+}
+
+pub(crate) fn choose(args: &RunArgs) -> Result<Chosen, Problem> {
+    let Some(name) = &args.model else { return Err(no_model()) };
+    if let Some(path) = name.strip_prefix("scripted:") {
+        let model = ScriptedModel::from_path(path).map_err(|error| Problem::usage(error.to_string()))?;
+        return Ok(Chosen { model: Arc::new(model), effort: None });
+    }
+    let name: ModelRef = name.parse().map_err(|error| Problem::usage(format!("--model: {error}")))?;
+    let overrides = Overrides { base_url: args.base_url.clone(), wire: args.wire.clone(), api_key: None };
+    let resolved = resolve(&name, &overrides, env).map_err(|error| match error {
+        ResolveError::NoKey { .. } => Problem::new(Exit::Authentication, error.to_string()),
+        _ => Problem::usage(error.to_string()),
+    })?;
+    let transport = HttpTransport::with_limits(&resolved.limits);
+    let model = Retry::new(resolved.connect(Arc::new(transport)), RetryPolicy::default());
+    Ok(Chosen { model: Arc::new(model), effort: name.effort })
+}
+
+fn no_model() -> Problem {
+    let with_key = hosts().iter().find(|host| host.keys.iter().any(|(variable, _)| env(variable).is_some()));
+    let hint = match with_key {
+        Some(host) => format!("there is a key for {}, so for example --model {}/MODEL", host.id, host.id),
+        None => "for example --model anthropic/claude-sonnet-4-5 with ANTHROPIC_API_KEY set, or --model custom/MODEL \
+                 --base-url http://127.0.0.1:8080/v1 for a local server"
+            .into(),
+    };
+    Problem::usage(format!("no model: say which one with --model provider/model; {hint}. `terret demo` needs none"))
+}
+
+fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}

@@ -1,0 +1,262 @@
+//! JSON output. `docs/events.schema.json` describes every line.
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+use terret::agent::machine::{Failure, Outcome, QueueKind};
+use terret::agent::{Event, Report};
+use terret::llm::{Message, StopReason, StreamEvent, ToolCall, Usage};
+
+use super::clean::is_harmless;
+use super::{Output, Start};
+use crate::exit::{Exit, Problem};
+
+/// The version of the events. It changes when a reader of an older one would misread.
+const VERSION: u32 = 1;
+
+/// `--output-format json`: the result, as one object.
+pub(crate) struct Json {
+    start: Start,
+    last: LastReply,
+}
+
+/// `--output-format stream-json`: an event a line; the result is the last line.
+pub(crate) struct StreamJson {
+    start: Start,
+    last: LastReply,
+}
+
+impl Json {
+    pub(crate) fn new(start: &Start) -> Self {
+        Self { start: start.clone(), last: LastReply::default() }
+    }
+}
+
+impl Output for Json {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.last.see(event);
+        Ok(())
+    }
+
+    fn ended(&mut self, report: &Report, took: Duration) -> io::Result<()> {
+        print(&Line::Result(Box::new(ResultLine::of(report, &self.start, &self.last, took))))
+    }
+}
+
+impl StreamJson {
+    pub(crate) fn new(start: &Start) -> Self {
+        Self { start: start.clone(), last: LastReply::default() }
+    }
+}
+
+impl Output for StreamJson {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.last.see(event);
+        match event {
+            Event::RunStarted { run } => print(&Line::RunStart {
+                session_id: &self.start.session,
+                run_id: &run.0,
+                model: &self.start.model,
+                cwd: &self.start.folder,
+                tools: &self.start.tools,
+            }),
+            Event::ModelCalled { epoch } => print(&Line::ModelStart { epoch: *epoch }),
+            Event::Delta { epoch, event } => print(&Line::Delta { epoch: *epoch, event }),
+            Event::Lagged => print(&Line::Lagged),
+            Event::AttemptFailed { epoch, failure } => {
+                print(&Line::AttemptFailed { epoch: *epoch, error: ErrorLine::of(failure) })
+            }
+            Event::Message(message) => print(&Line::Message { message }),
+            Event::Queued { kind, message } => print(&Line::Queued { kind: *kind, message }),
+            Event::ToolStarted { call } => print(&Line::ToolStart { call }),
+            Event::ToolProgress { call_id, text } => print(&Line::ToolProgress { tool_call_id: call_id, text }),
+            Event::ToolEnded { result } => match &**result {
+                Message::ToolResult(result) => print(&Line::ToolEnd {
+                    tool_call_id: &result.tool_call_id,
+                    tool_name: &result.tool_name,
+                    is_error: result.is_error,
+                }),
+                _ => Ok(()),
+            },
+            Event::Cancelled { reason } => print(&Line::Cancelled { reason }),
+            _ => Ok(()),
+        }
+    }
+
+    fn ended(&mut self, report: &Report, took: Duration) -> io::Result<()> {
+        print(&Line::Result(Box::new(ResultLine::of(report, &self.start, &self.last, took))))
+    }
+}
+
+/// What the result tells of the last reply.
+#[derive(Default)]
+struct LastReply {
+    stop_reason: Option<StopReason>,
+}
+
+impl LastReply {
+    fn see(&mut self, event: &Event) {
+        if let Event::Message(message) = event
+            && let Message::Assistant(reply) = &**message
+        {
+            self.stop_reason = Some(reply.stop_reason);
+        }
+    }
+}
+
+/// A line as it is printed.
+#[derive(Serialize)]
+struct Versioned<'a> {
+    v: u32,
+    #[serde(flatten)]
+    line: &'a Line<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+enum Line<'a> {
+    RunStart { session_id: &'a str, run_id: &'a str, model: &'a str, cwd: &'a str, tools: &'a [String] },
+    ModelStart { epoch: terret::agent::machine::Epoch },
+    Delta { epoch: terret::agent::machine::Epoch, event: &'a StreamEvent },
+    Lagged,
+    AttemptFailed { epoch: terret::agent::machine::Epoch, error: ErrorLine },
+    Message { message: &'a Message },
+    Queued { kind: QueueKind, message: &'a Message },
+    ToolStart { call: &'a Arc<ToolCall> },
+    ToolProgress { tool_call_id: &'a str, text: &'a str },
+    ToolEnd { tool_call_id: &'a str, tool_name: &'a str, is_error: bool },
+    Cancelled { reason: &'a str },
+    Result(Box<ResultLine<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResultLine<'a> {
+    outcome: &'static str,
+    exit_code: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<StopReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorLine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
+    model_calls: u32,
+    tool_calls: u32,
+    usage: Usage,
+    /// Dollars; null where the price isn't known.
+    cost_usd: Option<f64>,
+    duration_ms: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    undelivered: Vec<&'a Message>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    still_running: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ErrorLine {
+    kind: Value,
+    message: String,
+    #[serde(flatten)]
+    more: Option<Value>,
+}
+
+impl ErrorLine {
+    fn of(failure: &Failure) -> Self {
+        let plain = |kind: &str| Self { kind: kind.into(), message: failure.to_string(), more: None };
+        match failure {
+            Failure::Model(error) => {
+                let mut more = serde_json::to_value(error).unwrap_or_default();
+                let kind = more.as_object_mut().and_then(|fields| fields.remove("kind")).unwrap_or_default();
+                more.as_object_mut().map(|fields| fields.remove("message"));
+                Self { kind, message: error.to_string(), more: Some(more) }
+            }
+            Failure::Protocol(_) => plain("protocol"),
+            Failure::Refused => plain("refused"),
+            Failure::Journal(_) => plain("journal"),
+            _ => plain("other"),
+        }
+    }
+}
+
+impl<'a> ResultLine<'a> {
+    fn of(report: &'a Report, start: &'a Start, last: &LastReply, took: Duration) -> Self {
+        let (outcome, error, still_running) = match &report.outcome {
+            Outcome::Completed => ("completed", None, &[][..]),
+            Outcome::Cancelled { still_running, .. } => ("cancelled", None, still_running.as_slice()),
+            Outcome::Failed { failure } => ("failed", Some(ErrorLine::of(failure)), &[][..]),
+            Outcome::OutOfBudget { budget } => {
+                let kind = serde_json::to_value(budget).unwrap_or_default();
+                ("outOfBudget", Some(ErrorLine { kind, message: report.outcome.to_string(), more: None }), &[][..])
+            }
+            _ => ("other", None, &[][..]),
+        };
+        Self {
+            outcome,
+            exit_code: Exit::of(&report.outcome).code(),
+            text: report.text.as_deref(),
+            stop_reason: last.stop_reason,
+            error,
+            session_id: Some(&start.session),
+            model: Some(&start.model),
+            model_calls: report.spent.model_calls,
+            tool_calls: report.spent.tool_calls,
+            usage: report.spent.usage,
+            cost_usd: start.priced.then(|| report.spent.cost.dollars()),
+            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            undelivered: report.undelivered.iter().map(|message| &**message).collect(),
+            still_running: still_running.iter().map(String::as_str).collect(),
+        }
+    }
+}
+
+/// The result line of a run that was never started.
+pub(crate) fn failed_start(problem: &Problem) -> String {
+    let kind = match problem.exit {
+        Exit::Usage => "usage",
+        Exit::Authentication => "auth",
+        _ => "start",
+    };
+    let line = Line::Result(Box::new(ResultLine {
+        outcome: "failed",
+        exit_code: problem.exit.code(),
+        text: None,
+        stop_reason: None,
+        error: Some(ErrorLine { kind: kind.into(), message: problem.message.clone(), more: None }),
+        session_id: None,
+        model: None,
+        model_calls: 0,
+        tool_calls: 0,
+        usage: Usage::default(),
+        cost_usd: None,
+        duration_ms: 0,
+        undelivered: Vec::new(),
+        still_running: Vec::new(),
+    }));
+    to_line(&line).unwrap_or_default()
+}
+
+fn print(line: &Line<'_>) -> io::Result<()> {
+    let line = to_line(line)?;
+    let mut out = io::stdout().lock();
+    out.write_all(line.as_bytes())?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// One line of JSON, in which nothing steers a terminal: what JSON lets stand is escaped all the same.
+fn to_line(line: &Line<'_>) -> io::Result<String> {
+    let line = serde_json::to_string(&Versioned { v: VERSION, line })?;
+    if line.chars().all(is_harmless) {
+        return Ok(line);
+    }
+    // Outside strings there is nothing that isn't ASCII, so every such character stands in a string.
+    let escaped = line.chars().map(|c| if is_harmless(c) { c.to_string() } else { format!("\\u{:04x}", c as u32) });
+    Ok(escaped.collect())
+}

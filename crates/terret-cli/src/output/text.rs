@@ -1,0 +1,204 @@
+//! Text output: what a person reads.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+use serde_json::Value;
+use terret::agent::machine::{Failure, Outcome};
+use terret::agent::{Event, Report};
+use terret::llm::{BlockKind, Content, Message, StopReason, StreamEvent, ToolCall, ToolResultMessage};
+
+use super::{Output, Start, clean, complain};
+
+/// `--output-format text`: the result on standard output, progress on standard error.
+pub(crate) struct Text {
+    progress: Progress,
+    priced: bool,
+    stop_reason: Option<StopReason>,
+}
+
+impl Text {
+    pub(crate) fn new(start: &Start) -> Self {
+        // Where both streams go to the same terminal, the reply can be shown as it comes.
+        let live = io::stdout().is_terminal() && io::stderr().is_terminal();
+        let progress = Progress::new(Box::new(anstream::stderr()), live);
+        Self { progress, priced: start.priced, stop_reason: None }
+    }
+}
+
+impl Output for Text {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        if let Event::Message(message) = event
+            && let Message::Assistant(reply) = &**message
+        {
+            self.stop_reason = Some(reply.stop_reason);
+        }
+        self.progress.event(event)
+    }
+
+    fn ended(&mut self, report: &Report, took: Duration) -> io::Result<()> {
+        self.progress.end_line()?;
+        if let Some(text) = &report.text
+            && !self.progress.live
+        {
+            let mut out = io::stdout().lock();
+            let text = if out.is_terminal() { clean(text) } else { text.as_str().into() };
+            writeln!(out, "{}", text.trim_end())?;
+            out.flush()?;
+        }
+        match &report.outcome {
+            Outcome::Completed if self.stop_reason == Some(StopReason::Length) => {
+                complain("the answer was cut off at the output limit (--max-output-tokens raises it)");
+            }
+            Outcome::Completed => {}
+            Outcome::Failed { failure: Failure::Model(error) } => complain(&error.to_string()),
+            outcome => complain(&outcome.to_string()),
+        }
+        writeln!(self.progress.out, "{DIM}{}{DIM:#}", summary(report, took, self.priced))
+    }
+}
+
+const DIM: Style = Style::new().dimmed();
+const BOLD: Style = Style::new().bold();
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default();
+
+/// What a run took, on a line.
+pub(crate) fn summary(report: &Report, took: Duration, priced: bool) -> String {
+    let spent = &report.spent;
+    let input = spent.usage.input + spent.usage.cache_read + spent.usage.cache_write;
+    let mut line = format!(
+        "{} · {} · {input} tokens in, {} out",
+        count(spent.model_calls, "model call"),
+        count(spent.tool_calls, "tool call"),
+        spent.usage.output,
+    );
+    if priced {
+        line += &format!(" · {}", spent.cost);
+    }
+    line + &format!(" · {:.1} s", took.as_secs_f64())
+}
+
+fn count(n: u32, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// Shows a run as it goes: each tool call with what came of it; the model's text too, when it is to be live.
+pub(crate) struct Progress {
+    pub(crate) out: Box<dyn Write>,
+    live: bool,
+    /// Whether the cursor stands behind a text that has no line end yet.
+    in_line: bool,
+    showing: Showing,
+}
+
+/// What of the streaming reply is shown.
+#[derive(Clone, Copy, PartialEq)]
+enum Showing {
+    Nothing,
+    Text,
+    Thinking,
+}
+
+impl Progress {
+    pub(crate) fn new(out: Box<dyn Write>, live: bool) -> Self {
+        Self { out, live, in_line: false, showing: Showing::Nothing }
+    }
+
+    pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
+        match event {
+            Event::Delta { event, .. } if self.live => self.delta(event),
+            Event::AttemptFailed { failure, .. } => {
+                self.end_line()?;
+                writeln!(self.out, "{BAD}✗{BAD:#} {DIM}the model call failed: {}{DIM:#}", clean(&failure.to_string()))
+            }
+            Event::ToolStarted { call } => {
+                self.end_line()?;
+                writeln!(self.out, "{BOLD}• {}{BOLD:#} {}", clean(&call.name), headline(call))?;
+                self.out.flush()
+            }
+            Event::ToolEnded { result } => match &**result {
+                Message::ToolResult(result) => self.tool_ended(result),
+                _ => Ok(()),
+            },
+            Event::Cancelled { reason } => {
+                self.end_line()?;
+                writeln!(self.out, "{DIM}stopping: {}{DIM:#}", clean(reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn end_line(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.in_line, false) { writeln!(self.out) } else { Ok(()) }
+    }
+
+    fn delta(&mut self, event: &StreamEvent) -> io::Result<()> {
+        match event {
+            StreamEvent::BlockStart { kind, .. } => {
+                self.showing = match kind {
+                    BlockKind::Text => Showing::Text,
+                    BlockKind::Thinking { .. } => Showing::Thinking,
+                    _ => Showing::Nothing,
+                };
+                self.end_line()
+            }
+            StreamEvent::BlockDelta { text, .. } => self.text(text),
+            StreamEvent::BlockEnd { .. } => self.end_line(),
+            _ => Ok(()),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> io::Result<()> {
+        let text = clean(text);
+        match self.showing {
+            Showing::Nothing => return Ok(()),
+            Showing::Text => write!(self.out, "{text}")?,
+            Showing::Thinking => write!(self.out, "{DIM}{text}{DIM:#}")?,
+        }
+        self.in_line = !text.ends_with('\n');
+        self.out.flush()
+    }
+
+    fn tool_ended(&mut self, result: &ToolResultMessage) -> io::Result<()> {
+        self.end_line()?;
+        let text: String = result.content.iter().filter_map(Content::as_text).collect();
+        let text = clean(&text);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let (mark, style) = if result.is_error { ("✗", BAD) } else { ("✓", GOOD) };
+        let first = if result.is_error { format!("{}: ", clean(&result.tool_name)) } else { String::new() };
+        for (n, line) in lines.iter().take(SHOWN).enumerate() {
+            let lead = if n == 0 { format!("{style}{mark}{style:#} {first}") } else { "  ".into() };
+            writeln!(self.out, "  {lead}{DIM}{}{DIM:#}", shortened(line, 120))?;
+        }
+        if lines.is_empty() {
+            writeln!(self.out, "  {style}{mark}{style:#} {DIM}no output{DIM:#}")?;
+        }
+        if lines.len() > SHOWN {
+            writeln!(self.out, "    {DIM}… {} more lines{DIM:#}", lines.len() - SHOWN)?;
+        }
+        Ok(())
+    }
+}
+
+/// How many lines of a result are shown.
+const SHOWN: usize = 6;
+
+/// A call's arguments on a line: the command, the path, else the arguments themselves.
+fn headline(call: &ToolCall) -> String {
+    let arguments = call.arguments.parse::<Value>().unwrap_or_default();
+    let known = ["command", "path", "pattern"].into_iter().find_map(|key| arguments.get(key)?.as_str());
+    let text = known.map_or_else(|| call.arguments.as_str().to_owned(), str::to_owned);
+    let text = clean(&text);
+    let mut lines = text.lines();
+    let first = shortened(lines.next().unwrap_or_default(), 100);
+    if lines.next().is_some() && !first.ends_with('…') { format!("{first} …") } else { first }
+}
+
+fn shortened(line: &str, limit: usize) -> String {
+    match line.char_indices().nth(limit) {
+        None => line.to_owned(),
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+    }
+}
