@@ -1,4 +1,25 @@
-//! terret-llm
+//! Many LLM APIs behind one set of transcript types and one streaming call.
+//!
+//! Three types are central. A [`Message`] is one entry of a conversation, the same for every provider. A [`Model`] is
+//! something that can be asked: over HTTP ([`connect`]), by a script ([`ScriptedModel`]), your own. A [`ReplyStream`] is
+//! a running call: provisional fragments, and then exactly one end, a complete [`Reply`] or a typed [`Failed`].
+//!
+//! ```no_run
+//! use terret_llm::{Message, Model as _, Request, UserMessage, connect};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = connect("anthropic/claude-sonnet-4-5")?;
+//! let messages = [Message::from(UserMessage::text("Say hello.", 0))].into_iter().collect();
+//! let request = Request { messages, ..Request::default() };
+//! let reply = model.stream(request, Default::default()).finish().await?;
+//! println!("{}", reply.message().text());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Beneath: [`wire`] holds the vendors' protocols as pure functions, [`transport`] is what carries their bytes,
+//! [`hosts()`] who serves them. Nothing here runs a tool, loops or keeps a session.
+
 mod draft;
 mod endpoint;
 mod error;
