@@ -80,8 +80,7 @@ impl Decoder for ResponsesDecoder {
     }
 
     fn body(&mut self, draft: &mut Draft, body: &str) -> Result<Stop, ModelError> {
-        let response: Response<'_> = serde_json::from_str(body)
-            .map_err(|error| ModelError::new(ErrorKind::Protocol, format!("the body is not a response: {error}")))?;
+        let response: Response<'_> = serde_json::from_str(body).map_err(|_| failure::not_json(body))?;
         match text(&response.status) {
             "queued" | "in_progress" => return Err(truncated()),
             "" if response.error.is_some() || response.detail.is_some() => return Err(provider_error(body)),
