@@ -113,6 +113,9 @@ pub struct Compat {
     pub seed_field: &'static str,
     /// `openai-completions`: what the host knows of `response_format`.
     pub output_schema: SchemaSupport,
+    /// `openai-responses`: the model can hand out its reasoning encrypted. OpenAI refuses the question
+    /// (`include: ["reasoning.encrypted_content"]`) for models that don't reason.
+    pub encrypted_reasoning: bool,
     /// The longest tool-call id that the host takes, and whether it must be exactly that long (Mistral: nine).
     pub call_id: CallIdRule,
 }
@@ -174,6 +177,7 @@ impl Default for Compat {
             top_k: false,
             seed_field: "seed",
             output_schema: SchemaSupport::Strict,
+            encrypted_reasoning: true,
             call_id: CallIdRule::AtMost(64),
         }
     }

@@ -141,7 +141,37 @@ const CODES: &[(ErrorKind, &[&str])] = &[
         ErrorKind::NotFound,
         &["notfounderror", "modelnotfound", "notfound", "deploymentnotfound", "invalidmodel", "unknownmodel"],
     ),
-    (ErrorKind::Refused, &["contentfilter", "contentpolicyviolation", "responsibleaipolicyviolation"]),
+    (
+        ErrorKind::Refused,
+        &[
+            "contentfilter",
+            "contentpolicyviolation",
+            "responsibleaipolicyviolation",
+            "imagecontentpolicyviolation",
+            "biopolicy",
+            "misalignmentpolicyviolation",
+        ],
+    ),
+    (
+        ErrorKind::InvalidRequest,
+        &[
+            "invalidprompt",
+            "dataresidencymismatch",
+            "invalidimage",
+            "invalidimageformat",
+            "invalidimagemode",
+            "invalidimageurl",
+            "invalidbase64image",
+            "imagetoolarge",
+            "imagetoosmall",
+            "imagefiletoolarge",
+            "imagefilenotfound",
+            "imageparseerror",
+            "emptyimagefile",
+            "unsupportedimagemediatype",
+            "failedtodownloadimage",
+        ],
+    ),
     (ErrorKind::Server, &["servererror", "apierror", "internalservererror", "internalerror", "internal"]),
 ];
 
@@ -153,6 +183,9 @@ fn classify(status: Option<u16>, codes: &[&str], message: &str) -> ErrorKind {
     let by_code = CODES.iter().find(|(_, known)| codes.iter().any(|code| known.contains(&code.as_str())));
     let by_code = by_code.map(|(kind, _)| *kind);
     let text = message.to_lowercase();
+    // In a stream there is no status, but this type stands for one.
+    let invalid = codes.iter().any(|code| code == "invalidrequesterror");
+    let status = status.or(invalid.then_some(400));
     match status {
         Some(429) if by_code == Some(ErrorKind::Quota) => ErrorKind::Quota,
         Some(429) if says_quota(&text) => ErrorKind::Quota,
