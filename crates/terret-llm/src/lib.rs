@@ -5,6 +5,7 @@ mod lossy;
 mod model;
 mod money;
 mod request;
+pub mod scripted;
 mod sse;
 mod stream;
 mod transcript;
@@ -15,6 +16,7 @@ pub use error::{ErrorKind, ModelError};
 pub use model::{CallIdRule, Compat, Model, ModelSpec, SchemaSupport, ThinkingSwitch};
 pub use money::{Money, Price, Rates, Tier};
 pub use request::{CacheRetention, Effort, Options, OutputSchema, Request, ToolChoice, ToolSpec};
+pub use scripted::{ScriptedModel, ScriptedReply};
 pub use sse::{SseEvent, SseParser};
 pub use stream::{BlockKind, Failed, Reply, ReplyStream, StreamEvent};
 pub use transcript::{
