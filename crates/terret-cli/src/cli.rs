@@ -127,7 +127,11 @@ pub(crate) fn complain(error: &clap::Error, args: impl Iterator<Item = OsString>
         return ExitCode::SUCCESS;
     }
     let wants_json = args.filter_map(|arg| arg.into_string().ok()).any(|arg| {
-        arg == "--json" || arg == "json" || arg == "stream-json" || arg.ends_with("=json") || arg.ends_with("=stream-json")
+        arg == "--json"
+            || arg == "json"
+            || arg == "stream-json"
+            || arg.ends_with("=json")
+            || arg.ends_with("=stream-json")
     });
     if wants_json {
         let message = error.to_string();

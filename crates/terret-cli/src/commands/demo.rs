@@ -114,7 +114,10 @@ impl Output for Demo<'_> {
         }
         writeln!(out, "\n{BOLD}What it took{BOLD:#}")?;
         writeln!(out, "  {}", output::summary(report, took, true))?;
-        writeln!(out, "  {DIM}(tokens as scripted, at $3 in and $15 out per million; a real model needs a key){DIM:#}")?;
+        writeln!(
+            out,
+            "  {DIM}(tokens as scripted, at $3 in and $15 out per million; a real model needs a key){DIM:#}"
+        )?;
         if report.outcome != Outcome::Completed {
             complain(&report.outcome.to_string());
         }

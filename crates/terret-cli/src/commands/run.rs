@@ -112,9 +112,7 @@ fn prompt(given: Option<&str>) -> Result<String, Problem> {
     let mut stdin = io::stdin();
     let mut piped = Vec::new();
     if !stdin.is_terminal() {
-        stdin
-            .read_to_end(&mut piped)
-            .map_err(|error| Problem::usage(format!("can't read standard input: {error}")))?;
+        stdin.read_to_end(&mut piped).map_err(|error| Problem::usage(format!("can't read standard input: {error}")))?;
     }
     let piped = String::from_utf8_lossy(&piped);
     match (given.map(str::trim).unwrap_or_default(), piped.trim()) {
