@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::{ErrorKind, ModelError};
+use crate::lossy::Fragment;
 use crate::model::ModelSpec;
 use crate::stream::{BlockKind, Failed, Reply, StreamEvent};
 use crate::transcript::{
@@ -32,13 +33,24 @@ struct DraftBlock {
     text: String,
     signature: Option<String>,
     annotations: Option<RawJson>,
+    /// The first half of a surrogate pair whose second half has not arrived.
+    half: Option<u16>,
     open: bool,
+}
+
+/// What the ids begin with that a draft gives to tool calls. No provider is known to use it, so that a wire can tell
+/// them from its provider's own ids.
+const FRESH_CALL_ID: &str = "terret_";
+
+/// Whether a draft made this tool-call id up, because the provider had sent none or one that was used already.
+pub(crate) fn is_fresh_call_id(id: &str) -> bool {
+    id.strip_prefix(FRESH_CALL_ID).is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// An event that nobody has taken yet. A delta is a range of its block's text, so that folding one costs no allocation.
 #[derive(Debug, PartialEq)]
 enum Logged {
-    Start,
+    Start { response_id: Option<String> },
     BlockStart { index: usize },
     Delta { index: usize, from: usize, to: usize },
     BlockEnd { index: usize },
@@ -85,6 +97,13 @@ impl Draft {
         self
     }
 
+    /// Dates the reply, in Unix milliseconds, instead of by the clock.
+    #[must_use]
+    pub fn at(mut self, timestamp: i64) -> Self {
+        self.message.timestamp = timestamp;
+        self
+    }
+
     /// Joins neighbouring deltas of one block that nobody has taken yet: readers get at once what arrived at once.
     #[must_use]
     pub fn coalescing(mut self) -> Self {
@@ -92,11 +111,12 @@ impl Draft {
         self
     }
 
-    /// The provider began to answer. The first call counts; opening a block implies it.
+    /// The provider began to answer. The first call counts; opening a block implies it. A response id that is set
+    /// later isn't part of the event.
     pub fn start(&mut self) {
         if !self.started {
             self.started = true;
-            self.log.push_back(Logged::Start);
+            self.log.push_back(Logged::Start { response_id: self.message.response_id.clone() });
         }
     }
 
@@ -116,15 +136,25 @@ impl Draft {
     ///
     /// A tool call with an empty id, or one that this conversation has used, gets a fresh id.
     pub fn open(&mut self, mut kind: BlockKind) -> usize {
+        if let BlockKind::ToolCall { id, .. } = &mut kind
+            && (id.is_empty() || self.is_used(id))
+        {
+            *id = self.fresh_call_id();
+        }
+        self.open_verbatim(kind)
+    }
+
+    /// [`open`](Self::open), but a tool call's id stays as it is, also when it is empty or used.
+    ///
+    /// For models that play a misbehaving provider in tests of what comes after this layer. A decoder has no use for it.
+    pub fn open_verbatim(&mut self, kind: BlockKind) -> usize {
         self.start();
-        if let BlockKind::ToolCall { id, .. } = &mut kind {
-            if id.is_empty() || self.is_used(id) {
-                *id = self.fresh_call_id();
-            }
+        if let BlockKind::ToolCall { id, .. } = &kind {
             self.call_ids.insert(id.clone());
         }
         let index = self.blocks.len();
-        self.blocks.push(DraftBlock { kind, text: String::new(), signature: None, annotations: None, open: true });
+        let (text, signature, annotations, half) = (String::new(), None, None, None);
+        self.blocks.push(DraftBlock { kind, text, signature, annotations, half, open: true });
         self.log.push_back(Logged::BlockStart { index });
         index
     }
@@ -139,6 +169,26 @@ impl Draft {
             Some(Logged::Delta { index: same, to, .. }) if self.coalesce && *same == index => *to = end,
             _ => self.log.push_back(Logged::Delta { index, from, to: end }),
         }
+    }
+
+    /// Appends a fragment to an open block, and joins a surrogate pair that was cut between two of them.
+    pub(crate) fn append_fragment(&mut self, index: usize, fragment: &Fragment<'_>) {
+        if *fragment == Fragment::default() {
+            return;
+        }
+        self.append_halves(index, fragment.low);
+        self.append(index, &fragment.text);
+        if let Some(block) = self.blocks.get_mut(index) {
+            block.half = fragment.high;
+        }
+    }
+
+    /// Appends what the half pair that the last fragment ended with becomes, now that `low` follows it.
+    fn append_halves(&mut self, index: usize, low: Option<u16>) {
+        let Some(block) = self.blocks.get_mut(index) else { return };
+        let halves = block.half.take().into_iter().chain(low);
+        let text: String = char::decode_utf16(halves).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+        self.append(index, &text);
     }
 
     /// Appends a fragment to an open block's signature.
@@ -157,6 +207,7 @@ impl Draft {
 
     /// Ends a block. Closing it again changes nothing.
     pub fn close(&mut self, index: usize) {
+        self.append_halves(index, None);
         if let Some(block) = self.blocks.get_mut(index).filter(|block| block.open) {
             block.open = false;
             self.log.push_back(Logged::BlockEnd { index });
@@ -189,7 +240,7 @@ impl Draft {
     /// Takes the oldest event that nobody has taken yet.
     pub fn next_event(&mut self) -> Option<StreamEvent> {
         let event = match self.log.pop_front()? {
-            Logged::Start => StreamEvent::Start { response_id: self.message.response_id.clone() },
+            Logged::Start { response_id } => StreamEvent::Start { response_id },
             Logged::BlockStart { index } => {
                 StreamEvent::BlockStart { index, kind: self.blocks.get(index)?.kind.clone() }
             }
@@ -244,10 +295,10 @@ impl Draft {
         self.call_ids.contains(id) || self.earlier.has_call_id(id)
     }
 
-    /// The first free `call_N`, counted so that finding it does not grow with the conversation.
+    /// The first free id of ours, counted so that finding it does not grow with the conversation.
     fn fresh_call_id(&self) -> String {
         let first = self.earlier.call_count() + self.call_ids.len() + 1;
-        (first..).map(|n| format!("call_{n}")).find(|id| !self.is_used(id)).unwrap_or_default()
+        (first..).map(|n| format!("{FRESH_CALL_ID}{n}")).find(|id| !self.is_used(id)).unwrap_or_default()
     }
 
     fn into_message(self) -> AssistantMessage {

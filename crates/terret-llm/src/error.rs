@@ -23,7 +23,7 @@ pub struct ModelError {
     /// The provider's id of the request, for its support.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// How long the provider asks to wait before the next try.
+    /// How long the provider asks to wait before the next try. JSON has it in whole milliseconds.
     #[serde(default, rename = "retryAfterMs", skip_serializing_if = "Option::is_none", with = "optional_millis")]
     pub retry_after: Option<Duration>,
     /// Whether the provider itself says that a retry makes sense (`x-should-retry`).

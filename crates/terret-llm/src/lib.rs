@@ -10,6 +10,7 @@ mod money;
 mod provider;
 mod request;
 mod retry;
+pub mod scripted;
 mod sse;
 mod stream;
 mod transcript;
@@ -26,6 +27,7 @@ pub use money::{Money, Price, Rates, Tier};
 pub use provider::{InvalidModelRef, ModelRef, Overrides, ResolveError, Resolved, resolve};
 pub use request::{CacheRetention, Effort, Options, OutputSchema, Request, ToolChoice, ToolSpec};
 pub use retry::{Retry, RetryPolicy};
+pub use scripted::{ScriptedModel, ScriptedReply};
 pub use sse::{SseEvent, SseParser};
 pub use stream::{BlockKind, Failed, Reply, ReplyStream, StreamEvent};
 pub use transcript::{

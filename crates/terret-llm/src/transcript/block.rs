@@ -6,6 +6,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use super::raw::on_one_line;
 use super::{Arguments, RawJson};
 use crate::wire::WireFormat;
 
@@ -169,8 +170,7 @@ impl Serialize for ToolCall {
         map.serialize_entry("name", &self.name)?;
         let mut exact = false;
         if self.arguments.is_json() {
-            // In valid JSON, raw line breaks stand only between tokens.
-            let line = text.trim().replace(['\n', '\r'], " ");
+            let line = on_one_line(text.trim());
             exact = line == text;
             if let Ok(raw) = serde_json::from_str::<&RawValue>(&line) {
                 map.serialize_entry("arguments", raw)?;

@@ -48,6 +48,17 @@ impl<'de> Deserialize<'de> for Block {
     }
 }
 
+impl<'de> Deserialize<'de> for ToolCall {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut any = AnyBlock::deserialize(deserializer)?;
+        any.kind.get_or_insert_with(|| "toolCall".into());
+        match any.block().map_err(de::Error::custom)? {
+            Block::ToolCall(call) => Ok(call),
+            _ => Err(de::Error::custom("expected a block of type \"toolCall\"")),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         AnyBlock::deserialize(deserializer)?.content("a content list").map_err(de::Error::custom)
@@ -72,6 +83,7 @@ struct AnyMessage {
     error_message: Option<Owned>,
     tool_call_id: Option<Owned>,
     tool_name: Option<Owned>,
+    #[serde(default, deserialize_with = "present")]
     details: Option<RawJson>,
     is_error: Option<bool>,
 }
@@ -111,7 +123,8 @@ impl AnyMessage {
                 if calls { StopReason::ToolUse } else { StopReason::Stop }
             }),
         };
-        let error = self.error.or_else(|| Some(Box::new(ModelError::new(ErrorKind::Server, self.error_message?.0))));
+        let kind = if stop_reason == StopReason::Aborted { ErrorKind::Aborted } else { ErrorKind::Server };
+        let error = self.error.or_else(|| Some(Box::new(ModelError::new(kind, self.error_message?.0))));
         Ok(AssistantMessage {
             content,
             provider: self.provider.unwrap_or_default(),
@@ -151,15 +164,18 @@ struct AnyBlock {
     #[serde(alias = "textSignature", alias = "thinkingSignature", alias = "thoughtSignature")]
     signature: Option<Owned>,
     redacted: Option<bool>,
+    #[serde(deserialize_with = "present")]
     annotations: Option<RawJson>,
     #[serde(alias = "mimeType")]
     media_type: Option<String>,
     data: Option<Arc<str>>,
     id: Option<Owned>,
     name: Option<Owned>,
+    #[serde(deserialize_with = "present")]
     arguments: Option<RawJson>,
     arguments_text: Option<Owned>,
     wire: Option<WireFormat>,
+    #[serde(deserialize_with = "present")]
     raw: Option<RawJson>,
 }
 
@@ -226,6 +242,11 @@ impl StopReason {
     fn from_word(word: &str) -> Option<Self> {
         Self::deserialize(de::value::StrDeserializer::<de::value::Error>::new(word)).ok()
     }
+}
+
+/// Any JSON value that is there, null included.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawJson>, D::Error> {
+    RawJson::deserialize(deserializer).map(Some)
 }
 
 /// An owned string that may be written with lone surrogate escapes.

@@ -1,10 +1,12 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::value::RawValue;
 
-/// A JSON value kept as the exact text in which it was written.
+/// A JSON value kept as the exact text in which it was written, on one line: line breaks between its tokens become
+/// spaces.
 ///
 /// Cheap to clone. Equality is equality of the text.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -13,13 +15,12 @@ pub struct RawJson(Arc<str>);
 impl RawJson {
     /// Takes JSON text; surrounding white space is not kept.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        let raw: &RawValue = serde_json::from_str(text)?;
-        Ok(Self(raw.get().into()))
+        Ok(Self::from(serde_json::from_str::<&RawValue>(text)?))
     }
 
     /// Writes a value as JSON.
     pub fn of(value: &impl Serialize) -> Result<Self, serde_json::Error> {
-        Ok(Self(serde_json::to_string(value)?.into()))
+        Ok(Self(on_one_line(&serde_json::to_string(value)?).into()))
     }
 
     /// The JSON text.
@@ -41,7 +42,7 @@ impl fmt::Debug for RawJson {
 
 impl From<&RawValue> for RawJson {
     fn from(raw: &RawValue) -> Self {
-        Self(raw.get().into())
+        Self(on_one_line(raw.get()).into())
     }
 }
 
@@ -61,5 +62,13 @@ impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer).map_err(de::Error::custom)?;
         Ok(Self::from(&*raw))
+    }
+}
+
+/// The same JSON with spaces for line breaks. In valid JSON, these stand only between tokens.
+pub(super) fn on_one_line(json: &str) -> Cow<'_, str> {
+    match memchr::memchr2(b'\n', b'\r', json.as_bytes()) {
+        None => Cow::Borrowed(json),
+        Some(_) => Cow::Owned(json.replace(['\n', '\r'], " ")),
     }
 }

@@ -17,7 +17,7 @@ pub fn from_response(status: u16, header: impl Fn(&str) -> Option<String>, body:
     let mut error = match &json {
         Some(json) => from_json(json, Some(status)),
         None => {
-            let kind = classify(Some(status), &[], &body);
+            let kind = classify(Some(status), &[], &body, false);
             ModelError::new(kind, excerpt(&body, status))
         }
     };
@@ -35,43 +35,81 @@ pub(crate) fn request_id(header: impl Fn(&str) -> Option<String>) -> Option<Stri
 
 /// The error that a JSON value means which a provider sent as one: a body, or an event in mid-stream.
 ///
-/// Known shapes: `{"error":{…}}`, `{"error":"…"}`, `{"detail":…}`, the bare error object, and a list around any of them.
+/// Known shapes: `{"error":{…}}`, `{"error":"…"}`, `{"errors":[…]}`, `{"detail":…}`, MiniMax's `{"base_resp":{…}}`, the
+/// bare error object, and a list around any of them.
 pub(crate) fn from_json(json: &Value, status: Option<u16>) -> ModelError {
-    let outer = json.as_array().and_then(|list| list.first()).unwrap_or(json);
-    let inner = outer.get("error").or_else(|| outer.get("detail")).unwrap_or(outer);
+    let outer = first(json);
+    let inner = ["error", "errors", "detail", "base_resp"]
+        .into_iter()
+        .find_map(|key| outer.get(key).filter(|inner| !inner.is_null()))
+        .map_or(outer, first);
     // A JSON object under `error` may nest once more (`{"error":{"error":{…}}}` from gateways).
     let inner = inner.get("error").filter(|nested| nested.is_object()).unwrap_or(inner);
-    let message = [inner.get("message"), outer.get("message"), inner.get("msg"), inner.get("details")]
-        .into_iter()
-        .flatten()
-        .chain([inner])
-        .find_map(|value| value.as_str())
-        .map_or_else(|| inner.to_string(), str::to_owned);
+    let said = if inner.is_object() { said(inner).or_else(|| said(outer)) } else { said(outer) };
+    let message = said.unwrap_or_else(|| inner.to_string());
     let message = match inner.pointer("/metadata/raw").and_then(Value::as_str) {
         Some(raw) => format!("{message}: {raw}"),
         None => message,
     };
-    let fields = ["code", "type", "status", "reason"].map(|key| inner.get(key));
-    let reasons =
-        inner.get("details").and_then(Value::as_array).into_iter().flatten().map(|detail| detail.get("reason"));
+    let holder = if inner.is_object() { inner } else { outer };
+    let details = || holder.get("details").and_then(Value::as_array).into_iter().flatten();
+    let fields = ["code", "type", "status", "reason"].map(|key| holder.get(key));
+    let reasons = details().map(|detail| detail.get("reason"));
     let codes: Vec<&str> = fields.into_iter().chain(reasons).flatten().filter_map(Value::as_str).collect();
-    let number = ["code", "status_code", "status"]
+    let number = |key| holder.get(key).and_then(|value| value.as_u64().or_else(|| value.as_str()?.parse().ok()));
+    let status_in_body = ["code", "status_code", "status"]
         .into_iter()
-        .find_map(|key| u16::try_from(inner.get(key)?.as_u64()?).ok())
-        .filter(|number| (400..600).contains(number));
-    let status = status.filter(|status| *status >= 400).or(number);
-    let mut error = ModelError::new(classify(status, &codes, &message), message);
+        .find_map(|key| u16::try_from(number(key)?).ok().filter(|number| (400..600).contains(number)));
+    let status = status.filter(|status| *status >= 400).or(status_in_body);
+    let retry_after = details()
+        .find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s')?.parse().ok())
+        .and_then(seconds)
+        .or_else(|| wait_in_words(&message));
+    let by_number = number("status_code").filter(|_| outer.get("base_resp").is_some()).and_then(minimax);
+    let kind = by_number.unwrap_or_else(|| classify(status, &codes, &message, retry_after.is_some()));
+    let mut error = ModelError::new(kind, message);
     error.status = status;
     error.code = codes.first().map(|code| (*code).to_owned());
     error.request_id = outer.get("request_id").and_then(Value::as_str).map(str::to_owned);
-    error.retry_after = inner
-        .get("details")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s')?.parse().ok())
-        .and_then(seconds);
+    error.retry_after = retry_after;
     error
+}
+
+fn first(json: &Value) -> &Value {
+    json.as_array().and_then(|list| list.first()).unwrap_or(json)
+}
+
+/// What an error says, wherever it says it. FastAPI tells for each field what is wrong with it.
+fn said(json: &Value) -> Option<String> {
+    match json {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Array(list) => {
+            let parts: Vec<String> = list.iter().filter_map(said).collect();
+            (!parts.is_empty()).then(|| parts.join("; "))
+        }
+        Value::Object(fields) => {
+            let message = ["message", "msg", "status_msg", "detail", "details", "error", "errors"]
+                .into_iter()
+                .find_map(|key| said(fields.get(key)?))?;
+            let place = fields.get("loc").and_then(Value::as_array).map(|place| {
+                let steps = place.iter().map(|step| step.as_str().map_or_else(|| step.to_string(), str::to_owned));
+                steps.collect::<Vec<_>>().join(".")
+            });
+            Some(place.map_or_else(|| message.clone(), |place| format!("{place}: {message}")))
+        }
+        _ => None,
+    }
+}
+
+/// MiniMax's [codes](https://platform.minimax.io/docs/api-reference/errorcode) that say more than the text beside them.
+fn minimax(code: u64) -> Option<ErrorKind> {
+    match code {
+        1002 => Some(ErrorKind::RateLimited),
+        1004 | 2049 => Some(ErrorKind::Auth),
+        1008 => Some(ErrorKind::Quota),
+        1026 | 1027 => Some(ErrorKind::Refused),
+        _ => None,
+    }
 }
 
 /// The error of a successful response whose body should be JSON and isn't: a proxy's page, say.
@@ -94,6 +132,17 @@ const CODES: &[(ErrorKind, &[&str])] = &[
             "usagelimitreached",
             "quotaexceeded",
             "monthlyusagelimit",
+            "exceededcurrentquotaerror",
+            "insufficientfunds",
+            "arrearage",
+            "accountoverdueerror",
+            "notenoughbalance",
+            "billingbalancenotenough",
+            "creditserror",
+            "gousagelimiterror",
+            "freeusagelimiterror",
+            "allocationquotafreetieronly",
+            "organizationusagelimitexceeded",
         ],
     ),
     (
@@ -106,25 +155,31 @@ const CODES: &[(ErrorKind, &[&str])] = &[
             "contextwindowexceeded",
             "requesttoolarge",
             "promptistoolong",
+            "modelmaxprompttokensexceeded",
+            "maxprompttokensexceeded",
+            "tokenslimitreached",
+            "tokenstoolong",
+            "characterstoolong",
         ],
     ),
     (
         ErrorKind::Auth,
-        &["authenticationerror", "invalidapikey", "unauthorized", "unauthenticated", "apikeyinvalid", "tokenexpired"],
-    ),
-    (ErrorKind::Permission, &["permissionerror", "permissiondenied", "forbidden", "accessdenied"]),
-    (
-        ErrorKind::RateLimited,
         &[
-            "ratelimiterror",
-            "ratelimitexceeded",
-            "toomanyrequests",
-            "resourceexhausted",
-            "ratelimitreached",
-            "throttlingexception",
-            "throttling",
+            "authenticationerror",
+            "invalidapikey",
+            "unauthorized",
+            "unauthenticated",
+            "apikeyinvalid",
+            "tokenexpired",
+            "invalidauthenticationerror",
+            "incorrectapikeyerror",
+            "failedtoauth",
+            "expiredtokenexception",
+            "unrecognizedclientexception",
         ],
     ),
+    (ErrorKind::Permission, &["permissionerror", "permissiondenied", "forbidden", "accessdenied"]),
+    (ErrorKind::RateLimited, &["toomanyrequests", "resourceexhausted"]),
     (
         ErrorKind::Overloaded,
         &[
@@ -135,40 +190,80 @@ const CODES: &[(ErrorKind, &[&str])] = &[
             "serverbusy",
             "engineoverloaded",
             "slowdown",
+            "engineoverloadederror",
+            "serveroverloaded",
+            "modeloverloaded",
+            "overcapacity",
+            "servicetiercapacityexceeded",
         ],
     ),
     (
         ErrorKind::NotFound,
-        &["notfounderror", "modelnotfound", "notfound", "deploymentnotfound", "invalidmodel", "unknownmodel"],
+        &[
+            "notfounderror",
+            "modelnotfound",
+            "notfound",
+            "deploymentnotfound",
+            "invalidmodel",
+            "unknownmodel",
+            "modelnotsupported",
+            "modelnotopen",
+            "resourcenotfounderror",
+        ],
     ),
-    (ErrorKind::Refused, &["contentfilter", "contentpolicyviolation", "responsibleaipolicyviolation"]),
+    (
+        ErrorKind::Refused,
+        &[
+            "contentfilter",
+            "contentpolicyviolation",
+            "responsibleaipolicyviolation",
+            "datainspectionfailed",
+            "sensitivecontentdetected",
+            "inputtextsensitivecontentdetected",
+            "outputtextsensitivecontentdetected",
+            "safetycheckfailed",
+            "invalidprompt",
+        ],
+    ),
     (ErrorKind::Server, &["servererror", "apierror", "internalservererror", "internalerror", "internal"]),
 ];
 
-fn classify(status: Option<u16>, codes: &[&str], message: &str) -> ErrorKind {
-    let codes: Vec<String> = codes
-        .iter()
-        .map(|code| code.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase())
-        .collect();
-    let by_code = CODES.iter().find(|(_, known)| codes.iter().any(|code| known.contains(&code.as_str())));
-    let by_code = by_code.map(|(kind, _)| *kind);
+/// What a code says by itself. Of those for too many requests there are as many as there are hosts.
+fn by_code(code: &str) -> Option<ErrorKind> {
+    let code: String = code.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    let known = CODES.iter().find(|(_, known)| known.contains(&code.as_str())).map(|(kind, _)| *kind);
+    known.or_else(|| has_prefix(&code, &["ratelimit", "throttling"]).then_some(ErrorKind::RateLimited))
+}
+
+/// `waits`: the provider says how long to wait, so that it isn't about money.
+fn classify(status: Option<u16>, codes: &[&str], message: &str, waits: bool) -> ErrorKind {
+    use ErrorKind::*;
+    // Of several codes, the one that is most telling.
+    let kinds: Vec<ErrorKind> = codes.iter().filter_map(|code| by_code(code)).collect();
+    let by_code = CODES.iter().map(|(kind, _)| *kind).find(|kind| kinds.contains(kind));
     let text = message.to_lowercase();
     match status {
-        Some(429) if by_code == Some(ErrorKind::Quota) => ErrorKind::Quota,
-        Some(429) if says_quota(&text) => ErrorKind::Quota,
-        Some(429) => by_code.filter(|kind| *kind == ErrorKind::Overloaded).unwrap_or(ErrorKind::RateLimited),
-        Some(401) => ErrorKind::Auth,
-        Some(402) => ErrorKind::Quota,
-        Some(403) => {
-            by_code.filter(|kind| matches!(kind, ErrorKind::Auth | ErrorKind::Quota)).unwrap_or(ErrorKind::Permission)
-        }
-        Some(404) => ErrorKind::NotFound,
-        Some(413) => ErrorKind::ContextOverflow,
-        Some(503 | 529) => by_code.filter(|kind| *kind == ErrorKind::Quota).unwrap_or(ErrorKind::Overloaded),
-        Some(500..) => by_code.filter(|kind| *kind != ErrorKind::Refused).unwrap_or(ErrorKind::Server),
-        Some(408 | 409 | 425) => ErrorKind::Server,
-        Some(400 | 422) | None => by_code.unwrap_or_else(|| by_text(&text, status)),
-        Some(_) => by_code.unwrap_or(ErrorKind::InvalidRequest),
+        Some(429) if by_code == Some(Quota) || says_quota(&text) && !waits => Quota,
+        Some(429) => by_code.filter(|kind| *kind == Overloaded).unwrap_or(RateLimited),
+        Some(401) => by_code.filter(|kind| *kind == Quota).unwrap_or(Auth),
+        Some(402) => Quota,
+        Some(403) => match by_code {
+            Some(kind @ (Auth | Quota | Refused)) => kind,
+            _ if says_quota(&text) => Quota,
+            _ if says_refused(&text) => Refused,
+            _ => Permission,
+        },
+        Some(404) => NotFound,
+        Some(413) => ContextOverflow,
+        // Groq's 498: no capacity for the flexible service tier.
+        Some(498 | 503 | 529) => by_code.filter(|kind| *kind == Quota).unwrap_or(Overloaded),
+        Some(500) if says_overflow(&text) => ContextOverflow,
+        Some(500..) => by_code.filter(|kind| *kind != Refused).unwrap_or(Server),
+        Some(408 | 409 | 425) => Server,
+        // A bad request is none of the server's failures, whatever Ollama calls it.
+        Some(400 | 422) => by_code.filter(|kind| *kind != Server).unwrap_or_else(|| by_text(&text, status)),
+        None => by_code.unwrap_or_else(|| by_text(&text, status)),
+        Some(_) => by_code.unwrap_or(if says_quota(&text) { Quota } else { InvalidRequest }),
     }
 }
 
@@ -178,13 +273,15 @@ fn by_text(text: &str, status: Option<u16>) -> ErrorKind {
         ErrorKind::ContextOverflow
     } else if says_quota(text) {
         ErrorKind::Quota
+    } else if says_refused(text) {
+        ErrorKind::Refused
     } else if has(text, &["api key not valid", "invalid api key", "incorrect api key"]) {
         ErrorKind::Auth
     } else if has(text, &["not a valid model", "invalid model", "supported api model names", "no such model"])
-        || (text.contains("model") && has(text, &["does not exist", "not found"]))
+        || (text.contains("model") && has(text, &["not exist", "not found"]))
     {
         ErrorKind::NotFound
-    } else if status.is_none() && has(text, &["overloaded", "over capacity"]) {
+    } else if status.is_none() && has(text, &["overloaded", "over capacity", "over_capacity"]) {
         ErrorKind::Overloaded
     } else if status.is_none() && has(text, &["rate limit", "too many requests"]) {
         ErrorKind::RateLimited
@@ -198,33 +295,93 @@ fn by_text(text: &str, status: Option<u16>) -> ErrorKind {
 fn says_quota(text: &str) -> bool {
     has(
         text,
-        &["exceeded your current quota", "insufficient balance", "credit balance", "insufficient credits", "billing"],
+        &[
+            "exceeded your current quota",
+            "insufficient balance",
+            "balance is insufficient",
+            "credit balance",
+            "insufficient credits",
+            "used all available credits",
+            "doesn't have any credits",
+            "spending limit",
+            "usage limit for this billing",
+            "free-models-per-day",
+            "billing",
+        ],
+    )
+}
+
+fn says_refused(text: &str) -> bool {
+    has(
+        text,
+        &[
+            "flagged",
+            "content management policy",
+            "inappropriate content",
+            // DeepSeek's whole message.
+            "content exists risk",
+        ],
     )
 }
 
 fn says_overflow(text: &str) -> bool {
-    let window = ["context length", "context window", "context size", "context limit"];
-    let beyond = ["exceed", "maximum", "too long", "greater than", "longer than", "larger than", "too large", ">"];
+    let window =
+        ["context length", "context window", "context size", "context limit", "model length", "maximum input length"];
+    let beyond =
+        ["exceed", "maximum", "too long", "greater than", "longer than", "larger than", "too large", "not enough", ">"];
     (has(text, &window) && has(text, &beyond))
         || has(
             text,
             &[
                 "prompt is too long",
                 "prompt too long",
+                "prompt tokens too long",
                 "prompt exceeds max length",
                 "maximum prompt length",
                 "input is too long",
                 "length of all messages is too long",
                 "reduce the length of the messages",
                 "model token limit",
+                "exceed max message tokens",
+                "max_seq_len",
+                // Alibaba's.
+                "range of input length should be",
+                // Text Generation Inference's.
+                "`inputs` tokens + `max_new_tokens` must be",
             ],
         )
-        || (has(text, &["input token count", "input tokens", "prompt tokens", "input length"])
-            && has(text, &["exceeds the maximum", "maximum allowed"]))
+        || (has(text, &["input token count", "input tokens", "prompt tokens", "prompt token count", "input length"])
+            && has(text, &["exceeds the maximum", "maximum allowed", "exceeds the limit"]))
 }
 
 fn has(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.contains(phrase))
+}
+
+fn has_prefix(text: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| text.starts_with(prefix))
+}
+
+/// The wait that a message names, as in "Please try again in 1m2.5s" and "Please retry in 20ms".
+fn wait_in_words(message: &str) -> Option<Duration> {
+    let (_, text) = ["try again in ", "retry in "].iter().find_map(|words| message.split_once(words))?;
+    let mut rest = text;
+    let mut total = 0.0;
+    while let Some(end) = rest.find(|c: char| !c.is_ascii_digit() && c != '.') {
+        let (number, after) = rest.split_at(end);
+        let Ok(number) = number.parse::<f64>() else { break };
+        let unit = after.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+        total += number
+            * match unit {
+                "ms" => 0.001,
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3600.0,
+                _ => break,
+            };
+        rest = after.get(unit.len()..).unwrap_or_default();
+    }
+    if total > 0.0 { seconds(total) } else { None }
 }
 
 /// `retry-after-ms`, or `retry-after` in seconds or as an HTTP date, which counts from the server's own `date`.
@@ -279,24 +436,114 @@ mod tests {
 
     #[test]
     fn status_and_code_decide_before_text() {
+        use ErrorKind::*;
         for (status, body, expected) in [
-            (429, r#"{"error":{"message":"Your request exceeds the limit of 10 requests"}}"#, ErrorKind::RateLimited),
-            (429, r#"{"error":{"message":"prompt is too long","type":"rate_limit_error"}}"#, ErrorKind::RateLimited),
-            (429, r#"{"error":{"message":"…","code":"insufficient_quota"}}"#, ErrorKind::Quota),
-            (529, "", ErrorKind::Overloaded),
-            (400, r#"{"error":{"message":"invalid timeout parameter: must be integer"}}"#, ErrorKind::InvalidRequest),
-            (400, r#"{"error":{"message":"File size exceeds the limit of 5242880 bytes"}}"#, ErrorKind::InvalidRequest),
-            (400, r#"{"error":{"message":"Thinking token limit exceeded"}}"#, ErrorKind::InvalidRequest),
+            (429, r#"{"error":{"message":"Your request exceeds the limit of 10 requests"}}"#, RateLimited),
+            (429, r#"{"error":{"message":"prompt is too long","type":"rate_limit_error"}}"#, RateLimited),
+            (429, r#"{"error":{"message":"…","code":"insufficient_quota"}}"#, Quota),
+            (429, r#"{"code":"Throttling.AllocationQuota","message":"Allocated quota exceeded"}"#, RateLimited),
+            (429, r#"{"error":{"message":"…","type":"exceeded_current_quota_error"}}"#, Quota),
+            (429, r#"{"error":{"message":"…","type":"engine_overloaded_error"}}"#, Overloaded),
+            (429, r#"{"error":{"code":"1113","message":"Insufficient balance or no resource package."}}"#, Quota),
+            // Gemini tells of limits per minute in words of money, and how long to wait.
+            (
+                429,
+                r#"[{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details. Please retry in 34.07s.","status":"RESOURCE_EXHAUSTED"}}]"#,
+                RateLimited,
+            ),
+            (529, "", Overloaded),
+            (498, r#"{"error":{"message":"Flex tier capacity exceeded"}}"#, Overloaded),
+            (400, r#"{"error":{"message":"invalid timeout parameter: must be integer"}}"#, InvalidRequest),
+            (400, r#"{"error":{"message":"File size exceeds the limit of 5242880 bytes"}}"#, InvalidRequest),
+            (400, r#"{"error":{"message":"Thinking token limit exceeded"}}"#, InvalidRequest),
+            (400, r#"{"error":{"message":"x does not support tools","type":"api_error"}}"#, InvalidRequest),
+            (400, r#"{"error":{"message":"Model Not Exist","type":"invalid_request_error"}}"#, NotFound),
             (
                 400,
-                r#"{"error":{"message":"input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"}}"#,
-                ErrorKind::ContextOverflow,
+                r#"{"code":"Client specified an invalid argument","error":"Incorrect API key provided: xa***."}"#,
+                Auth,
             ),
-            (500, r#"{"error":{"message":"invalid api key","type":"server_error"}}"#, ErrorKind::Server),
-            (401, "<html>nginx</html>", ErrorKind::Auth),
-            (402, "{}", ErrorKind::Quota),
+            (400, r#"{"error":{"code":"Arrearage","message":"Access denied","type":"Arrearage"}}"#, Quota),
+            (400, r#"{"error":{"code":"data_inspection_failed","message":"…"}}"#, Refused),
+            (400, r#"{"error":{"message":"Content Exists Risk","type":"invalid_request_error"}}"#, Refused),
+            (401, r#"{"type":"error","error":{"type":"CreditsError","message":"Insufficient balance."}}"#, Quota),
+            (401, "<html>nginx</html>", Auth),
+            (402, "{}", Quota),
+            (403, r#"{"code":403,"reason":"NOT_ENOUGH_BALANCE","message":"not enough balance"}"#, Quota),
+            (
+                403,
+                r#"{"error":{"code":403,"message":"Your chosen model requires moderation and your input was flagged"}}"#,
+                Refused,
+            ),
+            (403, r#"{"error":{"code":"unsupported_country_region_territory","message":"…"}}"#, Permission),
+            (
+                412,
+                r#"{"error":{"message":"Account is suspended, possibly due to reaching the monthly spending limit"}}"#,
+                Quota,
+            ),
+            (500, r#"{"error":{"message":"invalid api key","type":"server_error"}}"#, Server),
         ] {
             assert_eq!(kind(status, body), expected, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn every_host_has_its_own_words_for_a_context_overflow() {
+        for message in [
+            "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+            "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+            "Please reduce the length of the messages or completion. Current length is 42328 while limit is 40000",
+            "The decoder prompt (length 9000) is longer than the maximum model length of 8192.",
+            "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
+            "Trying to keep the first 111490 tokens when context the overflows. However, the model is loaded with context length of only 32768 tokens, which is not enough.",
+            "Requested input length 40000 exceeds maximum input length 32768",
+            "Prompt contains 140000 tokens and 0 draft tokens, too large for model with 131072 maximum context length",
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193. Given: 10000 `inputs` tokens and 512 `max_new_tokens`",
+            "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 258048]",
+            "Total tokens of image and text exceed max message tokens.",
+            "prompt token count of 391491 exceeds the limit of 128000",
+        ] {
+            let body = serde_json::json!({"error": {"message": message}}).to_string();
+            assert_eq!(kind(400, &body), ErrorKind::ContextOverflow, "{message}");
+            assert_eq!(kind(429, &body), ErrorKind::RateLimited, "{message}");
+        }
+    }
+
+    #[test]
+    fn an_error_in_a_stream_has_no_status_but_often_a_code() {
+        use ErrorKind::*;
+        for (json, expected) in [
+            (r#"{"error":{"code":502,"message":"Provider disconnected"}}"#, Server),
+            (r#"{"error":{"code":"429","message":"slow down"}}"#, RateLimited),
+            (r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#, Overloaded),
+            (
+                r#"{"object":"error","message":"maximum context length is 10","type":"BadRequestError","code":400}"#,
+                ContextOverflow,
+            ),
+            (r#"{"error":"over_capacity"}"#, Overloaded),
+            (r#"{"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}"#, Quota),
+            (r#"{"base_resp":{"status_code":1004,"status_msg":"login fail"}}"#, Auth),
+            (r#"{"error":{"message":"something"}}"#, Server),
+        ] {
+            assert_eq!(from_json(&serde_json::from_str(json).unwrap(), None).kind, expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn the_message_is_found_in_every_shape() {
+        for (json, expected) in [
+            (r#"{"error":{"message":"a"}}"#, "a"),
+            (r#"{"error":"a"}"#, "a"),
+            (r#"{"error":null,"message":"a"}"#, "a"),
+            (r#"{"errors":[{"message":"a","code":5007}],"success":false}"#, "a"),
+            (r#"{"detail":"a"}"#, "a"),
+            (
+                r#"{"object":"error","message":{"detail":[{"loc":["body","seed"],"msg":"Extra inputs are not permitted"}]}}"#,
+                "body.seed: Extra inputs are not permitted",
+            ),
+            (r#"{"error":{"message":"Provider returned error","metadata":{"raw":"a"}}}"#, "Provider returned error: a"),
+        ] {
+            assert_eq!(from_json(&serde_json::from_str(json).unwrap(), Some(400)).message, expected, "{json}");
         }
     }
 
@@ -312,6 +559,16 @@ mod tests {
         let body = br#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#;
         assert_eq!(wait(from_response(429, |_| None, body)), Some(34.5));
         assert_eq!(wait(from_response(429, header("retry-after", "soon".into()), b"{}")), None);
+        for (words, seconds) in [
+            ("Rate limit reached. Please try again in 1.284s. Visit …", Some(1.284)),
+            ("Please try again in 7m12s.", Some(432.0)),
+            ("Please retry in 20ms.", Some(0.02)),
+            ("Please try again in a moment.", None),
+            ("Please try again in 5 minutes.", None),
+        ] {
+            let body = serde_json::json!({"error": {"message": words}}).to_string();
+            assert_eq!(wait(from_response(429, |_| None, body.as_bytes())), seconds, "{words}");
+        }
         let clock_of_the_server = |asked: &str| match asked {
             "date" => Some("Sun, 06 Nov 1994 08:49:07 GMT".to_owned()),
             "retry-after" => Some("Sun, 06 Nov 1994 08:49:37 GMT".to_owned()),

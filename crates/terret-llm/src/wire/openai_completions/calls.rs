@@ -82,6 +82,10 @@ impl Calls {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
     /// Whether [`open`](Self::open) would open a block.
     pub(super) fn can_open(&self, which: Open) -> bool {
         self.next(which).is_some()

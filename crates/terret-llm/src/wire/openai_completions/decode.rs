@@ -62,10 +62,18 @@ impl Decoder for CompletionsDecoder {
             let json = serde_json::from_str(&replace_lone_surrogates(data)).unwrap_or_else(|_| data.into());
             return Err(self.fail(draft, failure::from_json(&json, None)));
         }
-        match serde_json::from_str::<Frame<'_>>(data) {
-            Ok(frame) => self.frame(draft, &frame, data)?,
-            Err(_) => self.odd_frame(draft, data)?,
+        if data.starts_with('{') {
+            match serde_json::from_str::<Frame<'_>>(data) {
+                Ok(frame) => self.frame(draft, &frame, data)?,
+                Err(_) => self.odd_frame(draft, data)?,
+            }
+        } else if let Ok(Value::Array(list)) = serde_json::from_str(data)
+            && list.iter().any(|element| element.get("error").is_some())
+        {
+            // Google's errors come in a list.
+            return Err(self.fail(draft, failure::from_json(&list.into(), None)));
         }
+        // Anything else is a note: some proxies write them as data.
         Ok(None)
     }
 
@@ -116,16 +124,9 @@ impl CompletionsDecoder {
         if failed { Err(self.fail(draft, reported(data))) } else { Ok(()) }
     }
 
-    /// An event that doesn't parse at once: it holds lone surrogates or a key twice, or is no JSON object.
+    /// An event that doesn't parse at once: it holds lone surrogates or a key twice, or it is broken.
     fn odd_frame(&mut self, draft: &mut Draft, data: &str) -> Result<(), ModelError> {
-        // Some proxies write notes as data.
-        if !data.starts_with(['{', '[']) {
-            return Ok(());
-        }
         match serde_json::from_str::<Value>(&replace_lone_surrogates(data)) {
-            Ok(Value::Array(list)) if list.iter().any(|element| element.get("error").is_some()) => {
-                Err(self.fail(draft, failure::from_json(&list.into(), None)))
-            }
             Ok(json) => {
                 let data = json.to_string();
                 serde_json::from_str(&data).map_or(Ok(()), |frame| self.frame(draft, &frame, &data))
@@ -182,6 +183,7 @@ impl CompletionsDecoder {
             }
         }
         match said.tool_calls.as_slice() {
+            _ if again && !self.calls.is_empty() => {}
             [] if said.function_call.0.function.is_empty() => {}
             [] => self.calls.take(draft, &said.function_call.0, true),
             [call] => self.calls.take(draft, call, true),
@@ -287,13 +289,12 @@ impl CompletionsDecoder {
     /// Ends the block that is being written. Details that came without any thinking become a block.
     fn leave(&mut self, draft: &mut Draft) {
         match self.live.take() {
-            Some((Writing::Thinking, block)) => {
-                if self.detailed.as_ref().is_some_and(|(_, details)| details.is_empty()) {
+            // Its signature may still come.
+            Some((Writing::Thinking, _)) if self.detailed.as_ref().is_some_and(|(_, details)| !details.is_empty()) => {}
+            Some((what, block)) => {
+                if what == Writing::Thinking {
                     self.detailed = None;
-                    draft.close(block);
                 }
-            }
-            Some((Writing::Text | Writing::Refusal, block)) => {
                 draft.close(block);
             }
             None => {}

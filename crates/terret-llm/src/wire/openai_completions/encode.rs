@@ -260,6 +260,6 @@ fn is_strict(schema: &Value) -> bool {
         && properties.is_none_or(|properties| properties.keys().all(requires));
     let maps = ["properties", "$defs", "definitions"].into_iter().filter_map(|key| fields.get(key)?.as_object());
     let lists = fields.get("anyOf").and_then(Value::as_array).into_iter().flatten();
-    let below = maps.flat_map(|map| map.values()).chain(lists).chain(fields.get("items"));
-    (!is_object || is_closed) && { below }.all(is_strict)
+    let mut below = maps.flat_map(|map| map.values()).chain(lists).chain(fields.get("items"));
+    (!is_object || is_closed) && below.all(is_strict)
 }

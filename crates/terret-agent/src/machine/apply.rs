@@ -1,0 +1,152 @@
+use std::sync::Arc;
+
+use terret_llm::{Message, ToolCall, Usage};
+
+use super::state::{Progress, Tail};
+use super::{Batch, Call, CallStage, QueueKind, Queued, Record, RunState, Spent, Stage, State};
+use crate::tool::EffectClass;
+
+/// Takes a record into the state. The only way in which state changes.
+///
+/// Total: a record that doesn't fit (of a damaged journal) changes as much as it can and never panics.
+pub fn apply(state: &mut State, record: &Record) {
+    let appended = state.progress.apply(record);
+    state.transcript.extend(appended);
+}
+
+impl Progress {
+    /// Takes a record in, and returns the messages that it appends to the transcript.
+    pub(super) fn apply(&mut self, record: &Record) -> Vec<Arc<Message>> {
+        match record {
+            Record::RunStarted { run, limits, tools, prompt } => {
+                self.epoch = self.epoch.next();
+                self.run = Some(RunState {
+                    id: run.clone(),
+                    limits: *limits,
+                    spent: Spent::default(),
+                    tools: tools.clone(),
+                    stage: Stage::Acting,
+                });
+                self.lose_open_calls(CallStage::Interrupted);
+                if let Some(prompt) = prompt {
+                    self.tail = Tail::ToAnswer;
+                    self.enqueue(QueueKind::Steering, prompt);
+                }
+            }
+            Record::Queued { kind, message } => self.enqueue(*kind, message),
+            Record::Delivered { ids } => {
+                self.tail = Tail::ToAnswer;
+                return self.queue.extract_if(.., |queued| ids.contains(&queued.id)).map(|it| it.message).collect();
+            }
+            Record::ModelCalled { epoch } => {
+                self.epoch = *epoch;
+                self.with_run(|run| {
+                    run.stage = Stage::Calling;
+                    run.spent.model_calls += 1;
+                });
+            }
+            Record::ReplyAccepted { message, cost } => {
+                self.accept(message);
+                self.with_run(|run| {
+                    run.stage = Stage::Acting;
+                    run.spent.usage += usage(message);
+                    run.spent.cost += *cost;
+                });
+                return vec![message.clone()];
+            }
+            Record::AttemptFailed { failure, usage, cost } => self.with_run(|run| {
+                run.stage = Stage::Failing(failure.clone());
+                run.spent.usage += *usage;
+                run.spent.cost += *cost;
+            }),
+            Record::CallAllowed { call_id } => self.set_stage(call_id, CallStage::Allowed),
+            Record::CallOpened { call_id } => {
+                self.set_stage(call_id, CallStage::Open);
+                self.with_run(|run| run.spent.tool_calls += 1);
+            }
+            Record::CallClosed { result } => {
+                if let Message::ToolResult(message) = &**result {
+                    self.set_stage(&message.tool_call_id, CallStage::Closed(result.clone()));
+                }
+                return self.results_when_complete();
+            }
+            Record::Cancelled { reason } => {
+                self.with_run(|run| run.stage = Stage::Stopping { reason: reason.clone() });
+            }
+            Record::Resumed => {
+                self.epoch = self.epoch.next();
+                self.lose_open_calls(CallStage::Open);
+                self.with_run(|run| {
+                    if run.stage == Stage::Calling {
+                        run.stage = Stage::Acting;
+                    }
+                });
+            }
+            Record::RunEnded { .. } => {
+                self.run = None;
+                self.queue.clear();
+            }
+        }
+        Vec::new()
+    }
+
+    fn with_run(&mut self, change: impl FnOnce(&mut RunState)) {
+        if let Some(run) = &mut self.run {
+            change(run);
+        }
+    }
+
+    fn enqueue(&mut self, kind: QueueKind, message: &Arc<Message>) {
+        self.queue.push(Queued { id: self.queued_so_far, kind, message: message.clone() });
+        self.queued_so_far += 1;
+    }
+
+    fn accept(&mut self, message: &Arc<Message>) {
+        let Message::Assistant(reply) = &**message else { return };
+        self.tail = Tail::Answered(reply.stop_reason);
+        let Some(run) = &self.run else { return };
+        let call = |call: &ToolCall| Call {
+            call: Arc::new(call.clone()),
+            tool: run.tools.get(&call.name).copied(),
+            stage: CallStage::Gating,
+        };
+        let calls: Vec<Call> = reply.tool_calls().map(call).collect();
+        if !calls.is_empty() {
+            self.batch = Some(Batch { calls, run: run.id.clone(), stop_reason: reply.stop_reason });
+        }
+    }
+
+    fn set_stage(&mut self, call_id: &str, stage: CallStage) {
+        let calls = self.batch.iter_mut().flat_map(|batch| &mut batch.calls);
+        if let Some(call) = calls.into_iter().find(|call| call.call.id == call_id) {
+            call.stage = stage;
+        }
+    }
+
+    /// What was open may have been lost half way. At-most-once calls are in doubt; the others go to `harmless`.
+    fn lose_open_calls(&mut self, harmless: CallStage) {
+        for call in self.batch.iter_mut().flat_map(|batch| &mut batch.calls) {
+            if call.stage == CallStage::Open {
+                let repeatable = call.tool.is_some_and(|tool| tool.effect != EffectClass::AtMostOnce);
+                call.stage = if repeatable { harmless.clone() } else { CallStage::InDoubt };
+            }
+        }
+    }
+
+    /// The batch's results in request order, once every call has its own.
+    fn results_when_complete(&mut self) -> Vec<Arc<Message>> {
+        if !self.batch.as_ref().is_some_and(|batch| batch.calls.iter().all(Call::is_closed)) {
+            return Vec::new();
+        }
+        self.tail = Tail::ToAnswer;
+        let calls = self.batch.take().map(|batch| batch.calls).unwrap_or_default();
+        calls
+            .into_iter()
+            .filter_map(|call| if let CallStage::Closed(result) = call.stage { Some(result) } else { None })
+            .collect()
+    }
+}
+
+fn usage(message: &Message) -> Usage {
+    if let Message::Assistant(reply) = message { reply.usage } else { Usage::default() }
+}

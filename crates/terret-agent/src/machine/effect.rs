@@ -1,0 +1,41 @@
+use terret_llm::ToolCall;
+
+use super::Epoch;
+
+/// Work that must be in flight. The driver starts it once, and reports its completion with the same epoch.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Effect<'a> {
+    /// Call the model with the transcript as it stands.
+    CallModel {
+        /// To be carried by the completion.
+        epoch: Epoch,
+    },
+    /// Validate a call's arguments and ask the gate.
+    Gate {
+        /// To be carried by the completion.
+        epoch: Epoch,
+        /// The call.
+        call: &'a ToolCall,
+    },
+    /// Run a tool.
+    StartTool {
+        /// To be carried by the completion.
+        epoch: Epoch,
+        /// The call.
+        call: &'a ToolCall,
+        /// The same for every attempt at this call.
+        key: String,
+    },
+    /// Ask a tool what a lost attempt did.
+    Discover {
+        /// To be carried by the completion.
+        epoch: Epoch,
+        /// The call.
+        call: &'a ToolCall,
+        /// The key of the lost attempt.
+        key: String,
+    },
+    /// Stop everything that is in flight.
+    Stop,
+}

@@ -1,0 +1,75 @@
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use terret_llm::{Arguments, ToolSpec};
+
+/// Checks arguments against the very schema that was sent to the model.
+pub(super) struct Validator {
+    schema: jsonschema::Validator,
+}
+
+/// A tool's argument schema that isn't valid JSON Schema.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the argument schema of tool {tool:?} is invalid: {message}")]
+pub struct InvalidSchema {
+    /// The tool's name.
+    pub tool: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Arguments that don't fit, with every violation and what was received. The model is shown the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{explanation}")]
+pub struct Rejected {
+    explanation: String,
+}
+
+/// How much of received arguments is echoed, in characters.
+const ECHO: usize = 2_000;
+
+impl Validator {
+    pub(super) fn new(spec: &ToolSpec) -> Result<Self, InvalidSchema> {
+        let invalid = |message: String| InvalidSchema { tool: spec.name.clone(), message };
+        let schema = spec.parameters.to_value().map_err(|error| invalid(error.to_string()))?;
+        if schema.get("type").and_then(Value::as_str) != Some("object") {
+            return Err(invalid("its \"type\" must be \"object\"".into()));
+        }
+        let schema = jsonschema::validator_for(&schema).map_err(|error| invalid(error.to_string()))?;
+        Ok(Self { schema })
+    }
+
+    /// The arguments as a value, or everything that is wrong with them.
+    pub(super) fn validate(&self, tool: &str, arguments: &Arguments) -> Result<Value, Rejected> {
+        let value: Value = match arguments.parse() {
+            Ok(value) => value,
+            Err(error) => return Err(rejected(tool, arguments, &[format!("not a JSON object: {error}")])),
+        };
+        let problems: Vec<String> = self
+            .schema
+            .iter_errors(&value)
+            .map(|error| {
+                let pointer = error.instance_path().to_string();
+                let place = if pointer.is_empty() { "the arguments" } else { &pointer };
+                format!("{place}: {}", limited(&error.to_string(), 300))
+            })
+            .collect();
+        if problems.is_empty() { Ok(value) } else { Err(rejected(tool, arguments, &problems)) }
+    }
+}
+
+fn rejected(tool: &str, arguments: &Arguments, problems: &[String]) -> Rejected {
+    let mut explanation = format!("The arguments of {tool} were rejected, and the tool was not run:\n");
+    for problem in problems {
+        let _ = writeln!(explanation, "- {problem}");
+    }
+    let _ = write!(explanation, "Received: {}", limited(arguments.as_str(), ECHO));
+    Rejected { explanation }
+}
+
+fn limited(text: &str, limit: usize) -> String {
+    match text.char_indices().nth(limit) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}… ({} bytes in all)", text.get(..end).unwrap_or_default(), text.len()),
+    }
+}

@@ -1,0 +1,128 @@
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use terret_llm::{RawJson, ToolSpec};
+
+use super::{EffectClass, Tool, ToolContext, ToolError, ToolOutput};
+
+type Call = dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
+
+/// A tool made of an async function. See [`tool`].
+#[derive(Clone)]
+pub struct FnTool {
+    spec: ToolSpec,
+    effect: EffectClass,
+    exclusive: bool,
+    call: Arc<Call>,
+}
+
+/// Makes a tool of an async function whose arguments are a struct with `Deserialize` and `JsonSchema`.
+///
+/// The schema that the model is sent is derived from the struct; doc comments become descriptions. Fields that the
+/// struct doesn't have are rejected. The class is [`EffectClass::AtMostOnce`] until it is said otherwise.
+///
+/// ```
+/// # use terret_agent::{EffectClass, tool};
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add {
+///     a: i64,
+///     b: i64,
+/// }
+///
+/// let add = tool("add", "Adds two integers.", |add: Add, _context| async move { Ok((add.a + add.b).to_string()) })
+///     .effect(EffectClass::ReadOnly);
+/// ```
+pub fn tool<A, F, R, O>(name: impl Into<String>, description: impl Into<String>, function: F) -> FnTool
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    F: Fn(A, ToolContext) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<O, ToolError>> + Send + 'static,
+    O: Into<ToolOutput>,
+{
+    let call = move |arguments: Value, context: ToolContext| match serde_json::from_value(arguments) {
+        Ok(arguments) => function(arguments, context).map(|output| output.map(Into::into)).boxed(),
+        // The schema can't say everything that the type demands (an integer beyond 64 bits, say).
+        Err(error) => {
+            let message = format!("The arguments were rejected: {error}. The tool was not run.");
+            std::future::ready(Err(ToolError::new(message))).boxed()
+        }
+    };
+    FnTool {
+        spec: ToolSpec { name: name.into(), description: description.into(), parameters: schema::<A>() },
+        effect: EffectClass::AtMostOnce,
+        exclusive: false,
+        call: Arc::new(call),
+    }
+}
+
+impl FnTool {
+    /// Says whether a call may be repeated.
+    #[must_use]
+    pub fn effect(mut self, effect: EffectClass) -> Self {
+        self.effect = effect;
+        self
+    }
+
+    /// Says that a call must not run beside other calls of the same reply.
+    #[must_use]
+    pub fn exclusive(mut self) -> Self {
+        self.exclusive = true;
+        self
+    }
+}
+
+impl Tool for FnTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> EffectClass {
+        self.effect
+    }
+
+    fn exclusive(&self) -> bool {
+        self.exclusive
+    }
+
+    fn call(&self, arguments: Value, context: ToolContext) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+        (self.call)(arguments, context)
+    }
+}
+
+impl std::fmt::Debug for FnTool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FnTool").field("spec", &self.spec).field("effect", &self.effect).finish_non_exhaustive()
+    }
+}
+
+/// The schema of a type as models are sent it: self-contained, without titles, closed to unknown fields.
+fn schema<A: JsonSchema>() -> RawJson {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<A>().to_value();
+    tidy(&mut schema);
+    RawJson::from(&schema)
+}
+
+/// Drops the titles, and closes every object that doesn't say whether it is open.
+fn tidy(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if map.get("title").is_some_and(Value::is_string) {
+                map.remove("title");
+            }
+            if map.contains_key("properties") {
+                map.entry("additionalProperties").or_insert(Value::Bool(false));
+            }
+            map.values_mut().for_each(tidy);
+        }
+        Value::Array(list) => list.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}

@@ -1,0 +1,449 @@
+//! Responses: a stream of `GenerateContentResponse`s, a JSON array of them, or a single one.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::partial_args::{ArgumentsWriter, PartialArg};
+use crate::draft::{Draft, Stop};
+use crate::error::{ErrorKind, ModelError};
+use crate::lossy::Lossy;
+use crate::sse::SseEvent;
+use crate::stream::BlockKind;
+use crate::transcript::{RawJson, StopReason, Usage, replace_lone_surrogates};
+use crate::wire::{Decoder, failure, truncated};
+
+/// Folds chunks into a draft, in every form of response alike.
+#[derive(Default)]
+pub(super) struct GoogleDecoder {
+    text: Option<OpenText>,
+    call: Option<OpenCall>,
+    /// The last block of text that isn't thinking: what the sources are about.
+    answer: Option<usize>,
+    sources: Sources,
+    counts: Counts,
+    finish: Option<Finish>,
+}
+
+/// A text block that further unsigned text of its kind joins.
+struct OpenText {
+    index: usize,
+    thought: bool,
+}
+
+/// A call that isn't complete.
+struct OpenCall {
+    index: usize,
+    signed: bool,
+    /// Writes arguments that come in pieces.
+    arguments: Option<ArgumentsWriter>,
+}
+
+/// The last finish reason. Streams are known to go on after one, and to tell another.
+struct Finish {
+    reason: String,
+    message: Option<String>,
+}
+
+impl Decoder for GoogleDecoder {
+    fn event(&mut self, draft: &mut Draft, event: &SseEvent<'_>) -> Result<Option<Stop>, ModelError> {
+        let data = event.data.trim();
+        if data != "[DONE]" {
+            self.read(draft, data)?;
+        }
+        Ok(None)
+    }
+
+    fn body(&mut self, draft: &mut Draft, body: &str) -> Result<Stop, ModelError> {
+        self.read(draft, body)?;
+        self.end(draft)
+    }
+
+    fn end(&mut self, draft: &mut Draft) -> Result<Stop, ModelError> {
+        if let (Some(answer), Some(sources)) = (self.answer, self.sources.annotations()) {
+            draft.annotate(answer, sources);
+        }
+        self.finish.take().ok_or_else(truncated)?.stop(draft.has_tool_calls())
+    }
+}
+
+impl GoogleDecoder {
+    /// Reads the chunks in a piece of JSON: one, or a list of them of which the end may be missing.
+    fn read(&mut self, draft: &mut Draft, json: &str) -> Result<(), ModelError> {
+        let json = json.trim();
+        let list = json.strip_prefix('[');
+        let mut rest = list.unwrap_or(json);
+        loop {
+            rest = rest.trim_start_matches(|c: char| c == ',' || c.is_ascii_whitespace());
+            if rest.is_empty() {
+                return if list.is_some() { Err(truncated()) } else { Ok(()) };
+            }
+            if list.is_some() && rest.starts_with(']') {
+                return Ok(());
+            }
+            let mut chunks = serde_json::Deserializer::from_str(rest).into_iter::<Option<Chunk<'_>>>();
+            let Some(chunk) = chunks.next() else { return Ok(()) };
+            self.chunk(draft, chunk.map_err(unreadable)?.unwrap_or_default())?;
+            rest = rest.get(chunks.byte_offset()..).unwrap_or_default();
+        }
+    }
+
+    fn chunk(&mut self, draft: &mut Draft, chunk: Chunk<'_>) -> Result<(), ModelError> {
+        if let Some(error) = chunk.error {
+            let error = serde_json::from_str(&replace_lone_surrogates(error.get())).map_err(unreadable)?;
+            return Err(failure::from_json(&error, None));
+        }
+        draft.set_response_id(chunk.response_id.as_deref().unwrap_or_default());
+        draft.start();
+        if let Some(counts) = chunk.usage_metadata {
+            self.counts.update(counts);
+            self.counts.write(draft.usage_mut());
+        }
+        let first =
+            chunk.candidates.into_iter().flatten().flatten().find(|candidate| candidate.index.unwrap_or(0) == 0);
+        if let Some(candidate) = first {
+            self.candidate(draft, candidate);
+        }
+        match chunk.prompt_feedback.and_then(PromptFeedback::refusal) {
+            Some(refusal) => Err(refusal),
+            None => Ok(()),
+        }
+    }
+
+    fn candidate(&mut self, draft: &mut Draft, candidate: Candidate<'_>) {
+        for raw in candidate.content.and_then(|content| content.parts).into_iter().flatten().flatten() {
+            self.part(draft, raw);
+        }
+        self.sources.update(candidate.grounding_metadata, candidate.url_context_metadata, candidate.citation_metadata);
+        if let Some(reason) = candidate.finish_reason.filter(|reason| !reason.is_empty()) {
+            let message = candidate.finish_message.map(Lossy::into_string);
+            self.finish = Some(Finish { reason: reason.into_string(), message });
+        }
+    }
+
+    fn part(&mut self, draft: &mut Draft, raw: &RawValue) {
+        // A part of an unexpected shape is kept as it is, like one of an unknown kind.
+        let part: Part<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
+        let signature = part.thought_signature.as_deref().filter(|signature| !signature.is_empty());
+        let thought = part.thought.unwrap_or(false);
+        match (part.function_call, part.inline_data, part.text) {
+            (Some(call), ..) => self.function_call(draft, &call, signature),
+            (_, Some(data), _) if data.is_image() && !thought && signature.is_none() => {
+                self.settle(draft);
+                draft.block(BlockKind::Image { media_type: data.mime_type.into_string() }, &data.data);
+            }
+            (_, None, Some(text)) => self.text(draft, &text, thought, signature),
+            _ if says_more(raw) => {
+                self.settle(draft);
+                draft.block(BlockKind::Opaque, raw.get());
+            }
+            _ => self.text(draft, "", thought, signature),
+        }
+    }
+
+    fn text(&mut self, draft: &mut Draft, text: &str, thought: bool, signature: Option<&str>) {
+        if text.is_empty() && signature.is_none() {
+            return;
+        }
+        let index = match self.text {
+            Some(OpenText { index, thought: same }) if same == thought && signature.is_none() => index,
+            _ => {
+                self.settle(draft);
+                draft.open(if thought { BlockKind::Thinking { redacted: false } } else { BlockKind::Text })
+            }
+        };
+        draft.append(index, text);
+        self.text = Some(OpenText { index, thought });
+        if !thought && !text.is_empty() {
+            self.answer = Some(index);
+        }
+        if let Some(signature) = signature {
+            draft.sign(index, signature);
+            self.settle(draft);
+        }
+    }
+
+    fn function_call(&mut self, draft: &mut Draft, call: &FunctionCall<'_>, signature: Option<&str>) {
+        let goes_on = call.will_continue.unwrap_or(false);
+        let pieces = call.partial_args.as_deref().unwrap_or_default();
+        let mut open = match self.call.take() {
+            Some(open) if call.is_unnamed() => open,
+            unfinished => {
+                self.call = unfinished;
+                if call.is_unnamed() && call.args.is_none() && pieces.is_empty() && signature.is_none() {
+                    return;
+                }
+                self.settle(draft);
+                let text = |field: &Option<Lossy<'_>>| field.as_deref().unwrap_or_default().to_owned();
+                let index = draft.open(BlockKind::ToolCall { id: text(&call.id), name: text(&call.name) });
+                let arguments = (goes_on || !pieces.is_empty()).then(ArgumentsWriter::default);
+                draft.append(index, if arguments.is_some() { ArgumentsWriter::START } else { "" });
+                OpenCall { index, signed: false, arguments }
+            }
+        };
+        if let Some(signature) = signature.filter(|_| !open.signed) {
+            draft.sign(open.index, signature);
+            open.signed = true;
+        }
+        match (&mut open.arguments, call.args) {
+            (Some(arguments), _) => {
+                for piece in pieces {
+                    draft.append(open.index, &arguments.push(piece));
+                }
+                if goes_on {
+                    self.call = Some(open);
+                    return;
+                }
+                draft.append(open.index, &arguments.finish());
+            }
+            (None, Some(args)) => draft.append(open.index, args.get()),
+            (None, None) => {}
+        }
+        draft.close(open.index);
+    }
+
+    /// Closes what a part of another kind ends. A call that said it would go on is left cut, so that its arguments
+    /// can't be taken for whole.
+    fn settle(&mut self, draft: &mut Draft) {
+        if let Some(text) = self.text.take() {
+            draft.close(text.index);
+        }
+        if let Some(call) = self.call.take() {
+            draft.close(call.index);
+        }
+    }
+}
+
+impl Finish {
+    /// The loop runs the calls of a reply that stopped, repairs one that was cut off, and shows a refusal. A reply that
+    /// the API itself broke off is none of these: asking again is safe and known to help.
+    fn stop(self, has_tool_calls: bool) -> Result<Stop, ModelError> {
+        let Finish { reason, message } = self;
+        let kind = match reason.as_str() {
+            "MAX_TOKENS" | "CONTINUATION" => Ok(StopReason::Length),
+            "SAFETY"
+            | "RECITATION"
+            | "LANGUAGE"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "MODEL_ARMOR"
+            | "ESCALATION"
+            | "PUP_LIMITED_DISABLED"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "IMAGE_RECITATION" => Ok(StopReason::Refusal),
+            "MALFORMED_FUNCTION_CALL" | "MALFORMED_RESPONSE" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" => {
+                Err(ErrorKind::Server)
+            }
+            "MISSING_THOUGHT_SIGNATURE" => Err(ErrorKind::InvalidRequest),
+            _ if has_tool_calls => Ok(StopReason::ToolUse),
+            _ => Ok(StopReason::Stop),
+        };
+        match kind {
+            Ok(stop) => Ok(Stop { reason: stop, raw: Some(reason) }),
+            Err(kind) => {
+                let message = message.unwrap_or_else(|| format!("the API ended the reply with {reason}"));
+                Err(ModelError::new(kind, message).with_code(reason))
+            }
+        }
+    }
+}
+
+/// Where the answer comes from. Grounding and URLs are told anew as they become known; citations one after another.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Sources {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grounding_metadata: Option<RawJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url_context_metadata: Option<RawJson>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    citation_metadata: Vec<RawJson>,
+}
+
+impl Sources {
+    fn update(&mut self, grounding: Option<&RawValue>, urls: Option<&RawValue>, citations: Option<&RawValue>) {
+        let said = |raw: Option<&RawValue>| raw.filter(|raw| raw.get() != "{}").map(RawJson::from);
+        self.grounding_metadata = said(grounding).or(self.grounding_metadata.take());
+        self.url_context_metadata = said(urls).or(self.url_context_metadata.take());
+        self.citation_metadata.extend(said(citations).filter(|new| self.citation_metadata.last() != Some(new)));
+    }
+
+    fn annotations(&self) -> Option<RawJson> {
+        let any = self.grounding_metadata.is_some()
+            || self.url_context_metadata.is_some()
+            || !self.citation_metadata.is_empty();
+        any.then(|| RawJson::of(self).ok()).flatten()
+    }
+}
+
+fn unreadable(error: serde_json::Error) -> ModelError {
+    if error.is_eof() {
+        return truncated();
+    }
+    ModelError::new(ErrorKind::Protocol, format!("the response isn't what the API documents: {error}"))
+}
+
+/// Whether a part holds anything besides its being a thought and its signature.
+fn says_more(raw: &RawValue) -> bool {
+    let fields: Result<HashMap<Cow<'_, str>, Option<IgnoredAny>>, _> = serde_json::from_str(raw.get());
+    fields.is_ok_and(|fields| {
+        fields
+            .iter()
+            .any(|(name, value)| value.is_some() && !matches!(&**name, "text" | "thought" | "thoughtSignature"))
+    })
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    candidates: Option<Vec<Option<Candidate<'a>>>>,
+    #[serde(borrow)]
+    prompt_feedback: Option<PromptFeedback<'a>>,
+    usage_metadata: Option<Counts>,
+    #[serde(borrow)]
+    response_id: Option<Lossy<'a>>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Candidate<'a> {
+    index: Option<i64>,
+    #[serde(borrow)]
+    content: Option<Content<'a>>,
+    #[serde(borrow)]
+    finish_reason: Option<Lossy<'a>>,
+    #[serde(borrow)]
+    finish_message: Option<Lossy<'a>>,
+    #[serde(borrow)]
+    grounding_metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    url_context_metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    citation_metadata: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Content<'a> {
+    #[serde(borrow)]
+    parts: Option<Vec<Option<&'a RawValue>>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Part<'a> {
+    #[serde(borrow)]
+    text: Option<Lossy<'a>>,
+    thought: Option<bool>,
+    #[serde(borrow)]
+    thought_signature: Option<Lossy<'a>>,
+    #[serde(borrow)]
+    function_call: Option<FunctionCall<'a>>,
+    #[serde(borrow)]
+    inline_data: Option<InlineData<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct FunctionCall<'a> {
+    #[serde(borrow)]
+    id: Option<Lossy<'a>>,
+    #[serde(borrow)]
+    name: Option<Lossy<'a>>,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+    #[serde(borrow)]
+    partial_args: Option<Vec<PartialArg<'a>>>,
+    /// More of this call follows.
+    will_continue: Option<bool>,
+}
+
+impl FunctionCall<'_> {
+    fn is_unnamed(&self) -> bool {
+        self.name.as_deref().unwrap_or_default().is_empty()
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct InlineData<'a> {
+    #[serde(borrow)]
+    mime_type: Lossy<'a>,
+    #[serde(borrow)]
+    data: Lossy<'a>,
+}
+
+impl InlineData<'_> {
+    fn is_image(&self) -> bool {
+        self.mime_type.starts_with("image/")
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PromptFeedback<'a> {
+    #[serde(borrow)]
+    block_reason: Option<Lossy<'a>>,
+    #[serde(borrow)]
+    block_reason_message: Option<Lossy<'a>>,
+}
+
+impl PromptFeedback<'_> {
+    fn refusal(self) -> Option<ModelError> {
+        let reason = self.block_reason.filter(|reason| !reason.is_empty())?;
+        let message = self.block_reason_message.map(|message| format!(": {}", &*message)).unwrap_or_default();
+        let message = format!("the prompt was blocked ({}){message}", &*reason);
+        Some(ModelError::new(ErrorKind::Refused, message).with_code(reason.into_string()))
+    }
+}
+
+/// `usageMetadata`. Each chunk counts anew; a count that it leaves out stays.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Counts {
+    #[serde(deserialize_with = "count")]
+    prompt_token_count: Option<u64>,
+    #[serde(deserialize_with = "count")]
+    cached_content_token_count: Option<u64>,
+    /// What server-side tools added to the prompt.
+    #[serde(deserialize_with = "count")]
+    tool_use_prompt_token_count: Option<u64>,
+    #[serde(deserialize_with = "count")]
+    candidates_token_count: Option<u64>,
+    /// Not part of the candidates' count.
+    #[serde(deserialize_with = "count")]
+    thoughts_token_count: Option<u64>,
+}
+
+impl Counts {
+    fn update(&mut self, new: Counts) {
+        self.prompt_token_count = new.prompt_token_count.or(self.prompt_token_count);
+        self.cached_content_token_count = new.cached_content_token_count.or(self.cached_content_token_count);
+        self.tool_use_prompt_token_count = new.tool_use_prompt_token_count.or(self.tool_use_prompt_token_count);
+        self.candidates_token_count = new.candidates_token_count.or(self.candidates_token_count);
+        self.thoughts_token_count = new.thoughts_token_count.or(self.thoughts_token_count);
+    }
+
+    fn write(&self, usage: &mut Usage) {
+        let prompt = self.prompt_token_count.unwrap_or(0);
+        let prompt = prompt.saturating_add(self.tool_use_prompt_token_count.unwrap_or(0));
+        let cached = self.cached_content_token_count.unwrap_or(0);
+        usage.cache_read = if prompt > 0 { cached.min(prompt) } else { cached };
+        usage.input = prompt.saturating_sub(cached);
+        usage.reasoning = self.thoughts_token_count.unwrap_or(0);
+        usage.output = self.candidates_token_count.unwrap_or(0).saturating_add(usage.reasoning);
+    }
+}
+
+/// A count, also one that is written as a string; anything else is none.
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(<&RawValue>::deserialize(deserializer)?.get().trim_matches('"').parse().ok())
+}

@@ -1,0 +1,5 @@
+use terret_llm::Reply;
+
+fn main() {
+    let _: Reply = serde_json::from_str("{}").unwrap();
+}
