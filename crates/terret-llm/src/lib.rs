@@ -30,7 +30,6 @@ mod model;
 mod money;
 mod provider;
 mod request;
-
 mod retry;
 pub mod scripted;
 mod sse;

@@ -1,7 +1,7 @@
 use terret_llm::{AssistantMessage, Reply};
 
 fn put_together(message: AssistantMessage) -> Reply {
-    Reply { message }
+    Reply { message: Box::new(message) }
 }
 
 fn main() {}

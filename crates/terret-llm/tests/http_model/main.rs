@@ -137,6 +137,16 @@ async fn an_error_as_a_plain_answer_with_status_200_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_web_page_with_status_200_is_no_reply() {
+    let page = "<!doctype html><html><body>Please log in to the network</body></html>";
+    let server = Server::answering([Answer::whole("200 OK", &["content-type: text/html"], page)]).await;
+    let failed = call(&at(&server)).await.unwrap_err();
+    assert_eq!(failed.error.kind, ErrorKind::Protocol);
+    assert!(!failed.error.is_retryable());
+    assert!(failed.error.message.contains("Please log in to the network"), "{failed}");
+}
+
+#[tokio::test]
 async fn an_error_in_mid_stream_keeps_the_partial_and_learns_its_request() {
     let error = "data: {\"error\":{\"message\":\"boom\",\"code\":\"server_error\"}}\n\n";
     let answer = double::Answer::new(200, [Step::Bytes(HE), Step::Bytes(error)]).header("x-request-id", "req-7");
