@@ -1,5 +1,7 @@
 //! One completion, with this crate alone: `cargo run -p terret-llm --example one_shot -- PROVIDER/MODEL "prompt"`.
 
+#![allow(clippy::print_stdout, reason = "an example")]
+
 use std::io::Write as _;
 
 use terret_llm::{Message, Model as _, Request, StreamEvent, UserMessage, connect};

@@ -1,5 +1,7 @@
 //! Defines a tool, runs an agent and prints its events: `cargo run -p terret --example add -- PROVIDER/MODEL`.
 
+#![allow(clippy::print_stdout, reason = "an example")]
+
 use terret::prelude::*;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]

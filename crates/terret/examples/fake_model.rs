@@ -1,5 +1,7 @@
 //! A model of your own, without network: anything that can fill a draft is one.
 
+#![allow(clippy::print_stdout, reason = "an example")]
+
 use std::sync::Arc;
 
 use terret::llm::wire::WireFormat;

@@ -41,6 +41,11 @@ pub use terret_llm as llm;
 #[cfg(feature = "tools")]
 pub use terret_tools as tools;
 
+/// The README's examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 /// What most programs need.
 pub mod prelude {
     pub use terret_agent::machine::{Limits, Outcome};

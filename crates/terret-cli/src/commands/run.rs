@@ -4,7 +4,8 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
 
 use terret::agent::machine::Verdict;
 use terret::agent::{Agent, EffectClass, Event, Run, SharedTool};
@@ -14,7 +15,7 @@ use terret::tools::{BashOptions, Workspace, workspace_tools};
 use crate::cli::{PermissionMode, RunArgs};
 use crate::exit::{Exit, Problem};
 use crate::model::{self, Chosen};
-use crate::output::{self, Output, Start};
+use crate::output::{self, Output, Start, complain};
 use crate::signals;
 
 pub(crate) fn run(args: RunArgs) -> ExitCode {
@@ -39,7 +40,7 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
 }
 
 /// Follows a run to its end, and tells of it.
-pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output>) -> Exit {
+pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>) -> Exit {
     let handle = run.handle();
     let watch = signals::watch(run.handle());
     tokio::pin!(watch);
@@ -124,6 +125,20 @@ fn prompt(given: Option<&str>) -> Result<String, Problem> {
         ("", piped) => Ok(piped.to_owned()),
         (prompt, piped) => Ok(format!("{prompt}\n\n{piped}")),
     }
+}
+
+/// All of standard input. A pipe that somebody forgot to close looks like a hang, so it is named after a while.
+fn read_stdin() -> Result<Vec<u8>, Problem> {
+    let (done, waiting) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if waiting.recv_timeout(Duration::from_secs(3)) == Err(RecvTimeoutError::Timeout) {
+            complain("waiting for standard input to end (</dev/null leaves it out)");
+        }
+    });
+    let mut piped = Vec::new();
+    let read = io::stdin().read_to_end(&mut piped);
+    drop(done);
+    read.map(|_| piped).map_err(|error| Problem::usage(format!("can't read standard input: {error}")))
 }
 
 fn pick(tools: Vec<SharedTool>, names: Option<&[String]>) -> Result<Vec<SharedTool>, Problem> {
