@@ -4,11 +4,11 @@ use std::collections::{HashSet, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::{ErrorKind, ModelError};
+use crate::lossy::Fragment;
 use crate::model::ModelSpec;
 use crate::stream::{BlockKind, Failed, Reply, StreamEvent};
 use crate::transcript::{
-    Arguments, AssistantMessage, Block, Image, Opaque, RawJson, StopReason, Text, Thinking, ToolCall, Transcript,
-    Usage, replace_lone_surrogates,
+    Arguments, AssistantMessage, Block, Image, Opaque, RawJson, StopReason, Text, Thinking, ToolCall, Transcript, Usage,
 };
 
 /// The reply under construction.
@@ -32,6 +32,8 @@ struct DraftBlock {
     text: String,
     signature: Option<String>,
     annotations: Option<RawJson>,
+    /// The first half of a surrogate pair whose second half has not arrived.
+    half: Option<u16>,
     open: bool,
 }
 
@@ -149,7 +151,8 @@ impl Draft {
             self.call_ids.insert(id.clone());
         }
         let index = self.blocks.len();
-        self.blocks.push(DraftBlock { kind, text: String::new(), signature: None, annotations: None, open: true });
+        let (text, signature, annotations, half) = (String::new(), None, None, None);
+        self.blocks.push(DraftBlock { kind, text, signature, annotations, half, open: true });
         self.log.push_back(Logged::BlockStart { index });
         index
     }
@@ -164,6 +167,26 @@ impl Draft {
             Some(Logged::Delta { index: same, to, .. }) if self.coalesce && *same == index => *to = end,
             _ => self.log.push_back(Logged::Delta { index, from, to: end }),
         }
+    }
+
+    /// Appends a fragment to an open block, and joins a surrogate pair that was cut between two of them.
+    pub(crate) fn append_fragment(&mut self, index: usize, fragment: &Fragment<'_>) {
+        if *fragment == Fragment::default() {
+            return;
+        }
+        self.append_halves(index, fragment.low);
+        self.append(index, &fragment.text);
+        if let Some(block) = self.blocks.get_mut(index) {
+            block.half = fragment.high;
+        }
+    }
+
+    /// Appends what the half pair that the last fragment ended with becomes, now that `low` follows it.
+    fn append_halves(&mut self, index: usize, low: Option<u16>) {
+        let Some(block) = self.blocks.get_mut(index) else { return };
+        let halves = block.half.take().into_iter().chain(low);
+        let text: String = char::decode_utf16(halves).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+        self.append(index, &text);
     }
 
     /// Appends a fragment to an open block's signature.
@@ -182,6 +205,7 @@ impl Draft {
 
     /// Ends a block. Closing it again changes nothing.
     pub fn close(&mut self, index: usize) {
+        self.append_halves(index, None);
         if let Some(block) = self.blocks.get_mut(index).filter(|block| block.open) {
             block.open = false;
             self.log.push_back(Logged::BlockEnd { index });
@@ -289,7 +313,7 @@ impl DraftBlock {
             BlockKind::Text => Block::Text(Text { text, signature, annotations }),
             BlockKind::Thinking { redacted } => Block::Thinking(Thinking { thinking: text, signature, redacted }),
             BlockKind::ToolCall { id, name } => {
-                let arguments = Arguments::new(replace_lone_surrogates(&text));
+                let arguments = Arguments::new(text);
                 Block::ToolCall(ToolCall { id, name, arguments, signature })
             }
             BlockKind::Image { media_type } => match Image::from_base64(media_type, text.as_str()) {

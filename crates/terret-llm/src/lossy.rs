@@ -58,6 +58,66 @@ impl<'de: 'a, 'a> Deserialize<'de> for Lossy<'a> {
     }
 }
 
+/// A piece of a longer text, which may have been cut inside a surrogate pair: servers that count in UTF-16 do so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fragment<'a> {
+    /// The low half of a pair whose high half should have ended the piece before.
+    pub(crate) low: Option<u16>,
+    pub(crate) text: Cow<'a, str>,
+    /// The high half of a pair whose low half should begin the next piece.
+    pub(crate) high: Option<u16>,
+}
+
+impl<'a> Fragment<'a> {
+    fn new(mut bytes: &'a [u8]) -> Self {
+        let low = match bytes {
+            [0xED, second @ 0xB0..=0xBF, third @ 0x80..=0xBF, rest @ ..] => {
+                bytes = rest;
+                Some(surrogate(*second, *third))
+            }
+            _ => None,
+        };
+        let high = match bytes {
+            [rest @ .., 0xED, second @ 0xA0..=0xAF, third @ 0x80..=0xBF] => {
+                bytes = rest;
+                Some(surrogate(*second, *third))
+            }
+            _ => None,
+        };
+        Self { low, text: decode(bytes), high }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fragment<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bytes;
+
+        impl<'de> Visitor<'de> for Bytes {
+            type Value = Fragment<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_bytes<E: Error>(self, bytes: &'de [u8]) -> Result<Fragment<'de>, E> {
+                Ok(Fragment::new(bytes))
+            }
+
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Fragment<'de>, E> {
+                let Fragment { low, text, high } = Fragment::new(bytes);
+                Ok(Fragment { low, text: Cow::Owned(text.into_owned()), high })
+            }
+        }
+
+        deserializer.deserialize_bytes(Bytes)
+    }
+}
+
+/// The surrogate whose WTF-8 is 0xED and these two bytes.
+fn surrogate(second: u8, third: u8) -> u16 {
+    0xD000 | u16::from(second & 0x3F) << 6 | u16::from(third & 0x3F)
+}
+
 /// WTF-8 as UTF-8, with one U+FFFD for each lone surrogate and each broken sequence.
 fn decode(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
@@ -96,5 +156,21 @@ mod tests {
             assert_eq!(&*text, expected);
         }
         assert_eq!(decode(b"a\xffb\xc3"), "a\u{FFFD}b\u{FFFD}");
+    }
+
+    #[test]
+    fn halves_of_a_pair_at_the_ends_of_a_fragment_are_kept() {
+        for (json, low, text, high) in [
+            (r#""plain 😀""#, None, "plain 😀", None),
+            (r#""a\ud83d""#, None, "a", Some(0xD83D)),
+            (r#""\ude00b""#, Some(0xDE00), "b", None),
+            (r#""\ude00\ud83d""#, Some(0xDE00), "", Some(0xD83D)),
+            (r#""\ud83d\ude00""#, None, "😀", None),
+            (r#""\ud83db""#, None, "\u{FFFD}b", None),
+            (r#""""#, None, "", None),
+        ] {
+            let fragment: Fragment<'_> = serde_json::from_str(json).unwrap();
+            assert_eq!(fragment, Fragment { low, text: text.into(), high }, "{json}");
+        }
     }
 }
