@@ -49,7 +49,7 @@ pub(crate) fn is_fresh_call_id(id: &str) -> bool {
 /// An event that nobody has taken yet. A delta is a range of its block's text, so that folding one costs no allocation.
 #[derive(Debug, PartialEq)]
 enum Logged {
-    Start,
+    Start { response_id: Option<String> },
     BlockStart { index: usize },
     Delta { index: usize, from: usize, to: usize },
     BlockEnd { index: usize },
@@ -110,11 +110,12 @@ impl Draft {
         self
     }
 
-    /// The provider began to answer. The first call counts; opening a block implies it.
+    /// The provider began to answer. The first call counts; opening a block implies it. A response id that is set
+    /// later isn't part of the event.
     pub fn start(&mut self) {
         if !self.started {
             self.started = true;
-            self.log.push_back(Logged::Start);
+            self.log.push_back(Logged::Start { response_id: self.message.response_id.clone() });
         }
     }
 
@@ -238,7 +239,7 @@ impl Draft {
     /// Takes the oldest event that nobody has taken yet.
     pub fn next_event(&mut self) -> Option<StreamEvent> {
         let event = match self.log.pop_front()? {
-            Logged::Start => StreamEvent::Start { response_id: self.message.response_id.clone() },
+            Logged::Start { response_id } => StreamEvent::Start { response_id },
             Logged::BlockStart { index } => {
                 StreamEvent::BlockStart { index, kind: self.blocks.get(index)?.kind.clone() }
             }

@@ -12,7 +12,9 @@ use crate::transcript::AssistantMessage;
 
 /// What a model call yields: `Start`, then blocks, then exactly one of `Done` and `Failed`, which is the last item.
 ///
-/// The message of the end equals the fold of the events before it, at every chunking of the bytes beneath.
+/// The content of the end's message equals the fold of the events before it, at every chunking of the bytes beneath.
+/// Only annotations, and the signature of a block that was cut off, come with the end and not before. In argument text,
+/// escapes of lone surrogates are replaced at the end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 #[non_exhaustive]

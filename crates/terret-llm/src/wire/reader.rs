@@ -1,7 +1,9 @@
 use std::collections::VecDeque;
 
+use serde::de::IgnoredAny;
+
 use crate::draft::{Draft, Stop};
-use crate::error::ModelError;
+use crate::error::{ErrorKind, ModelError};
 use crate::sse::{SseEvent, SseParser};
 use crate::stream::StreamEvent;
 use crate::wire::{Decoder, truncated};
@@ -59,11 +61,14 @@ impl ReplyReader {
             Body::Unknown => {}
             Body::Plain(body) => {
                 let body = String::from_utf8_lossy(body);
-                end = Some(self.decoder.body(draft, &body));
+                end = Some(self.decoder.body(draft, &body).map_err(|error| if_cut_off(&body, error)));
             }
             Body::Stream(parser) => {
                 parser.finish(|event| go_on(self.decoder.as_mut(), draft, &event, &mut end));
-                end = end.or_else(|| Some(self.decoder.end(draft)));
+                // No blank line follows this last event: one that makes no sense was cut off, and counts for nothing.
+                end = end
+                    .filter(|end| !end.as_ref().is_err_and(|error| error.kind == ErrorKind::Protocol))
+                    .or_else(|| Some(self.decoder.end(draft)));
             }
         }
         self.conclude(end.or_else(|| Some(Err(truncated()))));
@@ -113,6 +118,12 @@ fn go_on(
             false
         }
     }
+}
+
+/// A plain body that the decoder can't read may be only the beginning of one.
+fn if_cut_off(body: &str, error: ModelError) -> ModelError {
+    let is_start_of_json = || serde_json::from_str::<IgnoredAny>(body).is_err_and(|error| error.is_eof());
+    if error.kind == ErrorKind::Protocol && is_start_of_json() { truncated() } else { error }
 }
 
 impl std::fmt::Debug for ReplyReader {
