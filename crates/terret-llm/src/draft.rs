@@ -8,7 +8,8 @@ use crate::lossy::Fragment;
 use crate::model::ModelSpec;
 use crate::stream::{BlockKind, Failed, Reply, StreamEvent};
 use crate::transcript::{
-    Arguments, AssistantMessage, Block, Image, Opaque, RawJson, StopReason, Text, Thinking, ToolCall, Transcript, Usage,
+    Arguments, AssistantMessage, Block, Image, Opaque, RawJson, StopReason, Text, Thinking, ToolCall, Transcript,
+    Usage, replace_lone_surrogates,
 };
 
 /// The reply under construction.
@@ -314,7 +315,7 @@ impl DraftBlock {
             BlockKind::Text => Block::Text(Text { text, signature, annotations }),
             BlockKind::Thinking { redacted } => Block::Thinking(Thinking { thinking: text, signature, redacted }),
             BlockKind::ToolCall { id, name } => {
-                let arguments = Arguments::new(text);
+                let arguments = Arguments::new(replace_lone_surrogates(&text));
                 Block::ToolCall(ToolCall { id, name, arguments, signature })
             }
             BlockKind::Image { media_type } => match Image::from_base64(media_type, text.as_str()) {

@@ -7,8 +7,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 /// The argument text of a tool call, exactly as the model wrote it.
 ///
 /// It is never parsed and printed again on its way to disk or back to a provider. Text that is not valid JSON can be
-/// held and stored, but not executed. Empty text means `{}` and becomes it; escapes of lone surrogates, which providers
-/// refuse to take back, become `\ufffd`.
+/// held and stored, but not executed. Empty text means `{}` and becomes it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Arguments {
     text: Arc<str>,
@@ -24,11 +23,11 @@ pub struct ArgumentsError {
 }
 
 impl Arguments {
-    /// Takes the text.
+    /// Takes the text as it stands.
     pub fn new(text: impl AsRef<str>) -> Self {
         let text = text.as_ref();
-        let text = if text.trim().is_empty() { "{}".into() } else { replace_lone_surrogates(text) };
-        Self { json: serde_json::from_str::<IgnoredAny>(&text).is_ok(), text: text.into() }
+        let text = if text.trim().is_empty() { "{}" } else { text };
+        Self { text: text.into(), json: serde_json::from_str::<IgnoredAny>(text).is_ok() }
     }
 
     /// The text as the model wrote it.
@@ -41,9 +40,9 @@ impl Arguments {
         self.json
     }
 
-    /// Reads the text as `T`. Anything after the value is an error.
+    /// Reads the text as `T`. Lone surrogate escapes become U+FFFD; anything after the value is an error.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ArgumentsError> {
-        Ok(serde_json::from_str(&self.text)?)
+        Ok(serde_json::from_str(&replace_lone_surrogates(&self.text))?)
     }
 }
 

@@ -13,15 +13,13 @@ use crate::lossy::{Fragment, Lossy};
 use crate::sse::SseEvent;
 use crate::stream::BlockKind;
 use crate::transcript::{RawJson, StopReason, Usage, replace_lone_surrogates};
-use crate::wire::{Decoder, failure, truncated};
+use crate::wire::{Decoder, failure};
 
 #[derive(Default)]
 pub(super) struct MessageDecoder {
     /// The blocks that have begun and not ended.
     open: Vec<OpenBlock>,
     stop_reason: Option<String>,
-    /// An event that can't be read: an error if anything follows it, else where the stream was cut off.
-    unreadable: Option<ModelError>,
 }
 
 struct OpenBlock {
@@ -44,14 +42,11 @@ enum Rest {
 
 impl Decoder for MessageDecoder {
     fn event(&mut self, draft: &mut Draft, event: &SseEvent<'_>) -> Result<Option<Stop>, ModelError> {
-        if let Some(error) = self.unreadable.take() {
-            return Err(error);
-        }
         if event.name != "error" && !event.data.trim_start().starts_with('{') {
             // A keep-alive, or the `[DONE]` of hosts that know it from OpenAI.
             return Ok(None);
         }
-        let Ok(data) = serde_json::from_str::<Event<'_>>(&event.data) else { return self.unfit(event) };
+        let Ok(data) = serde_json::from_str::<Event<'_>>(&event.data) else { return unfit(event) };
         match data.kind.as_deref().unwrap_or(&event.name) {
             "content_block_delta" => self.delta(draft, &data, &event.data),
             "content_block_start" => {
@@ -78,16 +73,13 @@ impl Decoder for MessageDecoder {
     }
 
     fn body(&mut self, draft: &mut Draft, body: &str) -> Result<Stop, ModelError> {
-        let event: Event<'_> = serde_json::from_str(body).map_err(|error| match error.is_eof() {
-            true => truncated(),
-            false => protocol(format!("the answer is not JSON: {error}")),
-        })?;
+        let not_json = |error| protocol(format!("the answer is not JSON: {error}"));
+        let event: Event<'_> = serde_json::from_str(body).map_err(not_json)?;
         if event.error.is_some() {
             return Err(told(body));
         }
         if event.kind.as_deref() != Some("message") {
-            let excerpt: String = body.chars().take(200).collect();
-            return Err(protocol(format!("the answer is not a message: {excerpt}")));
+            return Err(protocol(format!("the answer is not a message: {}", excerpt(body))));
         }
         self.message(draft, body)?;
         Ok(self.stop(draft))
@@ -95,20 +87,6 @@ impl Decoder for MessageDecoder {
 }
 
 impl MessageDecoder {
-    /// An event that isn't JSON, or that has another shape than those that are known.
-    fn unfit(&mut self, event: &SseEvent<'_>) -> Result<Option<Stop>, ModelError> {
-        if event.name == "error" {
-            return Err(ModelError::new(ErrorKind::Server, &*event.data));
-        }
-        let kind = serde_json::from_str::<Typed<'_>>(&event.data).ok().and_then(|event| event.kind);
-        if kind.is_some_and(|kind| !kind.starts_with("content_block_") && !kind.starts_with("message_")) {
-            return Ok(None);
-        }
-        let excerpt: String = event.data.chars().take(200).collect();
-        self.unreadable = Some(protocol(format!("an event that can't be read: {excerpt}")));
-        Ok(None)
-    }
-
     /// A message that is whole, or that begins. `message_start` can hold a whole one, when the host has it ready (the
     /// next call of code that a server runs, for example).
     fn message(&mut self, draft: &mut Draft, json: &str) -> Result<(), ModelError> {
@@ -331,12 +309,26 @@ fn count(told: Option<&RawValue>, usage: &mut Usage) {
     set(&mut usage.reasoning, told.output_tokens_details.and_then(|details| details.thinking_tokens));
 }
 
+/// An event that isn't JSON, or has another shape than those that are known.
+fn unfit(event: &SseEvent<'_>) -> Result<Option<Stop>, ModelError> {
+    if event.name == "error" {
+        return Err(ModelError::new(ErrorKind::Server, &*event.data));
+    }
+    let kind = serde_json::from_str::<Typed<'_>>(&event.data).ok().and_then(|event| event.kind);
+    let is_new = kind.is_some_and(|kind| !kind.starts_with("content_block_") && !kind.starts_with("message_"));
+    if is_new { Ok(None) } else { Err(protocol(format!("an event that can't be read: {}", excerpt(&event.data)))) }
+}
+
 /// The error that a provider sent as JSON.
 fn told(json: &str) -> ModelError {
     match serde_json::from_str(&replace_lone_surrogates(json)) {
         Ok(value) => failure::from_json(&value, None),
         Err(error) => protocol(error.to_string()),
     }
+}
+
+fn excerpt(text: &str) -> String {
+    text.chars().take(200).collect()
 }
 
 fn protocol(message: impl Into<String>) -> ModelError {
