@@ -116,6 +116,8 @@ pub struct Compat {
     /// `openai-responses`: the model can hand out its reasoning encrypted. OpenAI refuses the question
     /// (`include: ["reasoning.encrypted_content"]`) for models that don't reason.
     pub encrypted_reasoning: bool,
+    /// `anthropic-messages`: the host takes cache marks (`cache_control`).
+    pub cache_marks: bool,
     /// The longest tool-call id that the host takes, and whether it must be exactly that long (Mistral: nine).
     pub call_id: CallIdRule,
 }
@@ -178,6 +180,7 @@ impl Default for Compat {
             seed_field: "seed",
             output_schema: SchemaSupport::Strict,
             encrypted_reasoning: true,
+            cache_marks: true,
             call_id: CallIdRule::AtMost(64),
         }
     }
