@@ -283,15 +283,32 @@ fn deltas_become_blocks() {
         ),
         (
             "a lone surrogate becomes a replacement character, a pair stays",
-            vec![json!({"content": "a"}), json!({"content": "\u{1f600}"}), json!({"content": "LONE"})],
-            vec!["text a\u{1f600}\u{fffd}"],
+            vec![
+                json!({"content": "a"}),
+                json!({"content": "\u{1f600}"}),
+                json!({"content": "HIGH"}),
+                json!({"content": "b"}),
+            ],
+            vec!["text a\u{1f600}\u{fffd}b"],
+        ),
+        (
+            "a surrogate pair that is cut between two deltas is whole",
+            vec![
+                json!({"reasoning": "aHIGH"}),
+                json!({"reasoning": "LOWb"}),
+                json!({"content": "HIGH"}),
+                json!({"content": "LOW"}),
+                call(json!({"index": 0, "id": "x", "function": {"name": "read", "arguments": "{\"a\":\"HIGH"}})),
+                call(json!({"index": 0, "function": {"arguments": "LOW\"}"}})),
+            ],
+            vec!["thinking a\u{1f600}b", "text \u{1f600}", "call x read {\"a\":\"\u{1f600}\"}"],
         ),
     ] {
         let frames = deltas.iter().map(|delta| json!({"id": "c1", "choices": [{"index": 0, "delta": delta}]}));
         let body = stream(
             frames.chain([json!({"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})]),
         );
-        let body = body.replace("LONE", r"\ud83d");
+        let body = body.replace("HIGH", r"\ud83d").replace("LOW", r"\ude00");
         let reply = done(&body);
         assert_eq!(shown(&reply, &body), expected, "{behaviour}");
         let calls = reply.tool_calls().count();
