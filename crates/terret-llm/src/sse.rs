@@ -111,16 +111,17 @@ impl SseParser {
     }
 
     fn dispatch(&mut self, on_event: &mut impl FnMut(SseEvent<'_>) -> bool) -> bool {
-        let go_on = !self.has_data
-            || on_event(SseEvent {
-                name: String::from_utf8_lossy(&self.name),
-                data: String::from_utf8_lossy(&self.data),
-            });
+        let go_on = !self.has_data || on_event(SseEvent { name: text(&self.name), data: text(&self.data) });
         self.has_data = false;
         self.data.clear();
         self.name.clear();
         go_on
     }
+}
+
+/// `String::from_utf8_lossy`, several times as fast for what is UTF-8.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 #[cfg(test)]

@@ -88,12 +88,13 @@ pub enum BlockKind {
 /// the only source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reply {
-    message: AssistantMessage,
+    // Boxed, so that an event is small: each of them is moved several times on its way to the reader.
+    message: Box<AssistantMessage>,
 }
 
 impl Reply {
     pub(crate) fn new(message: AssistantMessage) -> Self {
-        Self { message }
+        Self { message: Box::new(message) }
     }
 
     /// The message.
@@ -103,7 +104,7 @@ impl Reply {
 
     /// The message, for keeping.
     pub fn into_message(self) -> AssistantMessage {
-        self.message
+        *self.message
     }
 }
 

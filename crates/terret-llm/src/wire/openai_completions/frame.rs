@@ -135,7 +135,7 @@ pub(super) fn arguments<'a>(json: Option<&'a RawValue>) -> Fragment<'a> {
 }
 
 /// The elements of a list of parts; a lone part counts as a list of one.
-pub(super) fn parts<'a>(json: Option<&'a RawValue>) -> Option<Vec<&'a RawValue>> {
+pub(super) fn parts(json: Option<&RawValue>) -> Option<Vec<&RawValue>> {
     let json = json?;
     match json.get().as_bytes().first() {
         Some(b'[') => serde_json::from_str(json.get()).ok(),

@@ -1,0 +1,370 @@
+//! From `provider/model` to a model that can be asked.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+
+use crate::endpoint::{Auth, AuthScheme, BaseUrl, Endpoint, InvalidBaseUrl};
+use crate::hosts::{CUSTOM, Host, hosts};
+use crate::http_model::{HttpModel, Limits};
+use crate::model::ModelSpec;
+use crate::request::Effort;
+use crate::transport::Transport;
+use crate::wire::WireFormat;
+
+/// The name of a model: `provider/model[:effort]`.
+///
+/// A model id may hold slashes and colons (`openrouter/qwen/qwen3-coder:free`, `ollama/qwen2.5-coder:7b`): what stands
+/// before the first slash is the provider, and what stands behind the last colon is an effort only if it is the name of
+/// one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ModelRef {
+    /// Who is asked.
+    pub provider: String,
+    /// The model's id there.
+    pub model: String,
+    /// How much it should reason, for [`Options::effort`](crate::Options::effort).
+    pub effort: Option<Effort>,
+}
+
+/// Why a text names no model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} does not name a model; write provider/model, for example anthropic/claude-sonnet-4-5 or openai/gpt-5:high"
+)]
+pub struct InvalidModelRef(String);
+
+impl FromStr for ModelRef {
+    type Err = InvalidModelRef;
+
+    fn from_str(text: &str) -> Result<Self, InvalidModelRef> {
+        let invalid = || InvalidModelRef(text.to_owned());
+        let (provider, rest) = text.trim().split_once('/').ok_or_else(invalid)?;
+        let with_effort = rest.rsplit_once(':').and_then(|(model, word)| Some((model, Some(effort(word)?))));
+        let (model, effort) = with_effort.unwrap_or((rest, None));
+        if provider.is_empty() || model.is_empty() {
+            return Err(invalid());
+        }
+        Ok(Self { provider: provider.to_owned(), model: model.to_owned(), effort })
+    }
+}
+
+impl fmt::Display for ModelRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.provider, self.model)?;
+        match self.effort.map(serde_json::to_value) {
+            Some(Ok(serde_json::Value::String(effort))) => write!(f, ":{effort}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn effort(word: &str) -> Option<Effort> {
+    let word: StrDeserializer<'_, ValueError> = word.into_deserializer();
+    Effort::deserialize(word).ok()
+}
+
+/// What the user or the program wants different from what the host's entry and the environment say.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// Another address.
+    pub base_url: Option<String>,
+    /// Another wire.
+    pub wire: Option<WireFormat>,
+    /// The key.
+    pub api_key: Option<SecretString>,
+}
+
+/// A model and where it is: all that [`HttpModel`] needs but the transport.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The facts about the model, as far as its host tells them.
+    pub spec: ModelSpec,
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// How long the host may take.
+    pub limits: Limits,
+}
+
+impl Resolved {
+    /// The model, asked through this transport.
+    pub fn connect(self, transport: Arc<dyn Transport>) -> HttpModel {
+        HttpModel::new(self.spec, self.endpoint, transport).with_limits(self.limits)
+    }
+}
+
+/// Why a model can't be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResolveError {
+    /// Nobody of this name is known.
+    #[error(
+        "there is no provider {name:?}{}; for a server of your own, name the model custom/MODEL and give its address \
+         with --base-url",
+        did_you_mean(.nearest)
+    )]
+    UnknownProvider {
+        /// The name.
+        name: String,
+        /// Known names that are spelled alike, the nearest first.
+        nearest: Vec<&'static str>,
+    },
+    /// The host needs a key and none was found.
+    #[error("there is no key for {provider}: set {}", one_of(.variables))]
+    NoKey {
+        /// The host.
+        provider: &'static str,
+        /// The environment variables that were looked for.
+        variables: Vec<&'static str>,
+    },
+    /// The host has no address of its own and none was given.
+    #[error("{provider} needs an address: give --base-url or set {}", one_of(.variables))]
+    NoBaseUrl {
+        /// The host.
+        provider: &'static str,
+        /// The environment variables that were looked for.
+        variables: Vec<String>,
+    },
+    /// The address can't be used.
+    #[error("{source}, in {origin}")]
+    BaseUrl {
+        /// Where it came from: an environment variable, or the override.
+        origin: String,
+        /// What is wrong with it.
+        source: InvalidBaseUrl,
+    },
+    /// This crate doesn't speak that wire.
+    #[error(
+        "there is no wire {0:?}; there are anthropic-messages, openai-completions, openai-responses and \
+         google-generative-ai"
+    )]
+    UnknownWire(String),
+}
+
+/// Finds a model's host, address and key. `env` looks an environment variable up (`|name| std::env::var(name).ok()`);
+/// one that is empty counts as not set.
+///
+/// An override wins over the environment, and the environment over the host's entry. A key is needed unless the host is
+/// local or the address is not the host's own: a server that the user names may need none.
+pub fn resolve(
+    model: &ModelRef,
+    overrides: &Overrides,
+    env: impl Fn(&str) -> Option<String>,
+) -> Result<Resolved, ResolveError> {
+    let env = |name: &str| env(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+    let host = Host::find(&model.provider).ok_or_else(|| unknown_provider(&model.provider))?;
+    let wire = overrides.wire.clone().unwrap_or_else(|| host.wire.clone());
+    if wire.wire().is_none() {
+        return Err(ResolveError::UnknownWire(wire.to_string()));
+    }
+    let (base_url, own) = base_url(host, &wire, overrides, env)?;
+    let limits = if host.local || base_url.is_loopback() { Limits::local() } else { Limits::default() };
+    let mut endpoint = Endpoint::new(base_url);
+    match auth(host, &wire, overrides, env) {
+        Some(auth) => endpoint = endpoint.with_auth(auth),
+        None if own && !host.local => {
+            let variables = host.keys.iter().map(|(name, _)| *name).collect();
+            return Err(ResolveError::NoKey { provider: host.id, variables });
+        }
+        None => {}
+    }
+    let mut spec = ModelSpec::new(host.id, model.model.as_str(), wire);
+    spec.compat = host.compat_for(&model.model).clone();
+    Ok(Resolved { spec, endpoint, limits })
+}
+
+/// The address, and whether it is the host's own.
+fn base_url(
+    host: &'static Host,
+    wire: &WireFormat,
+    overrides: &Overrides,
+    env: impl Fn(&str) -> Option<String>,
+) -> Result<(BaseUrl, bool), ResolveError> {
+    let variables = host.all_base_url_variables();
+    let given = overrides.base_url.clone().map(|text| ("the base URL that was given".to_owned(), text));
+    let given = given.or_else(|| variables.iter().find_map(|name| Some((name.clone(), env(name)?))));
+    let Some((origin, text)) = given else {
+        let Some(own) = host.base_url else { return Err(ResolveError::NoBaseUrl { provider: host.id, variables }) };
+        let base_url =
+            BaseUrl::exact(own).map_err(|source| ResolveError::BaseUrl { origin: host.id.into(), source })?;
+        return Ok((base_url, true));
+    };
+    let text = if host.local { local_address(&text, host.base_url) } else { text };
+    let base_url = match host.path {
+        Some(path) => BaseUrl::exact(&text).map(|base_url| base_url.or_path(path)),
+        None => BaseUrl::new(&text, wire),
+    };
+    Ok((base_url.map_err(|source| ResolveError::BaseUrl { origin, source })?, false))
+}
+
+/// An address as `OLLAMA_HOST` may hold it, which also tells the server where to listen: without a scheme, without a
+/// port, or with the address that means all interfaces.
+fn local_address(text: &str, own: Option<&str>) -> String {
+    if text.contains("://") {
+        return text.to_owned();
+    }
+    let text = text.replacen("0.0.0.0", "127.0.0.1", 1);
+    let port = own.and_then(|own| own.rsplit(':').next()).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    if text.contains(':') { format!("http://{text}") } else { format!("http://{text}:{port}") }
+}
+
+fn auth(host: &Host, wire: &WireFormat, overrides: &Overrides, env: impl Fn(&str) -> Option<String>) -> Option<Auth> {
+    let (scheme, key) = match &overrides.api_key {
+        Some(key) => (host.keys.first()?.1, key.clone()),
+        None => host.keys.iter().find_map(|(name, scheme)| Some((*scheme, env(name)?.into())))?,
+    };
+    let scheme = match wire {
+        WireFormat::AnthropicMessages if host.id == CUSTOM => AuthScheme::Header("x-api-key"),
+        WireFormat::GoogleGenerativeAi if host.id == CUSTOM => AuthScheme::Header("x-goog-api-key"),
+        _ => scheme,
+    };
+    Some(Auth::new(scheme, &key))
+}
+
+fn unknown_provider(name: &str) -> ResolveError {
+    let alike = |known: &str| strsim::jaro_winkler(&name.to_lowercase(), known);
+    let mut nearest: Vec<&'static str> =
+        hosts().iter().flat_map(Host::names).filter(|known| alike(known) > 0.8).collect();
+    nearest.sort_by(|a, b| alike(b).total_cmp(&alike(a)));
+    nearest.truncate(3);
+    ResolveError::UnknownProvider { name: name.to_owned(), nearest }
+}
+
+fn did_you_mean(nearest: &[&str]) -> String {
+    if nearest.is_empty() { String::new() } else { format!("; did you mean {}?", one_of(nearest)) }
+}
+
+fn one_of<S: AsRef<str>>(names: &[S]) -> String {
+    names.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(" or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Encoded;
+
+    #[test]
+    fn a_model_is_named_by_provider_id_and_effort() {
+        for (text, provider, model, effort) in [
+            ("openai/gpt-5", "openai", "gpt-5", None),
+            ("openai/gpt-5:high", "openai", "gpt-5", Some(Effort::High)),
+            ("openai/gpt-5:xhigh", "openai", "gpt-5", Some(Effort::XHigh)),
+            ("anthropic/claude-sonnet-4-5:off", "anthropic", "claude-sonnet-4-5", Some(Effort::Off)),
+            ("openrouter/anthropic/claude-sonnet-4:beta", "openrouter", "anthropic/claude-sonnet-4:beta", None),
+            ("openrouter/qwen/qwen3:free:low", "openrouter", "qwen/qwen3:free", Some(Effort::Low)),
+            ("ollama/qwen2.5-coder:7b", "ollama", "qwen2.5-coder:7b", None),
+            ("ollama/qwen2.5-coder:7b:minimal", "ollama", "qwen2.5-coder:7b", Some(Effort::Minimal)),
+        ] {
+            let expected = ModelRef { provider: provider.into(), model: model.into(), effort };
+            assert_eq!(text.parse().as_ref(), Ok(&expected), "{text}");
+            assert_eq!(expected.to_string(), text);
+        }
+        for text in ["", "gpt-5", "/gpt-5", "openai/", "openai/:high"] {
+            assert!(text.parse::<ModelRef>().unwrap_err().to_string().contains("provider/model"), "{text}");
+        }
+    }
+
+    /// Where a request to this model goes, and with which header.
+    fn ask(model: &str, overrides: &Overrides, env: &[(&str, &str)]) -> Result<(String, String), ResolveError> {
+        let env = |name: &str| env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let resolved = resolve(&model.parse().unwrap(), overrides, env)?;
+        let encoded = Encoded { path: "/x".into(), headers: Vec::new(), body: "{}".into() };
+        let request = resolved.endpoint.address(encoded).unwrap();
+        let keys = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
+        let header =
+            keys.iter().find_map(|name| Some(format!("{name}: {}", request.headers.get(*name)?.to_str().ok()?)));
+        Ok((request.url, header.unwrap_or_default()))
+    }
+
+    #[test]
+    fn address_and_key_come_from_the_host_and_the_environment() {
+        for (model, env, url, header) in [
+            ("openai/m", &[("OPENAI_API_KEY", "k")][..], "https://api.openai.com/v1/x", "authorization: Bearer k"),
+            ("anthropic/m", &[("ANTHROPIC_API_KEY", "k")], "https://api.anthropic.com/v1/x", "x-api-key: k"),
+            (
+                "anthropic/m",
+                &[("ANTHROPIC_API_KEY", " "), ("ANTHROPIC_AUTH_TOKEN", "k")],
+                "https://api.anthropic.com/v1/x",
+                "authorization: Bearer k",
+            ),
+            (
+                "anthropic/m",
+                &[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_BASE_URL", "https://gateway/anthropic")],
+                "https://gateway/anthropic/v1/x",
+                "x-api-key: k",
+            ),
+            (
+                "gemini/m",
+                &[("GOOGLE_API_KEY", "k")],
+                "https://generativelanguage.googleapis.com/v1beta/x",
+                "x-goog-api-key: k",
+            ),
+            (
+                "openai/m",
+                &[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://127.0.0.1:9")],
+                "http://127.0.0.1:9/v1/x",
+                "authorization: Bearer k",
+            ),
+            ("openai/m", &[("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/")], "http://127.0.0.1:9/v1/x", ""),
+            (
+                "azure/m",
+                &[("AZURE_OPENAI_API_KEY", "k"), ("AZURE_OPENAI_ENDPOINT", "https://r.openai.azure.com/")],
+                "https://r.openai.azure.com/openai/v1/x",
+                "api-key: k",
+            ),
+            ("ollama/m", &[], "http://127.0.0.1:11434/v1/x", ""),
+            ("ollama/m", &[("OLLAMA_HOST", "0.0.0.0")], "http://127.0.0.1:11434/v1/x", ""),
+            ("ollama/m", &[("OLLAMA_HOST", "box:1234")], "http://box:1234/v1/x", ""),
+            ("ollama/m", &[("OLLAMA_HOST", "https://box")], "https://box/v1/x", ""),
+            ("vllm/m", &[("VLLM_API_KEY", "k")], "http://127.0.0.1:8000/v1/x", "authorization: Bearer k"),
+        ] {
+            let expected = Ok((url.to_owned(), header.to_owned()));
+            assert_eq!(ask(model, &Overrides::default(), env), expected, "{model} {env:?}");
+        }
+    }
+
+    #[test]
+    fn an_override_wins_over_the_environment() {
+        let overrides = Overrides {
+            base_url: Some("https://mine".into()),
+            wire: Some(WireFormat::AnthropicMessages),
+            api_key: Some("mine".into()),
+        };
+        let env = [("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "https://theirs"), ("TERRET_API_KEY", "k")];
+        let expected = |header: &str| Ok(("https://mine/v1/x".to_owned(), header.to_owned()));
+        assert_eq!(ask("openai/m", &overrides, &env), expected("authorization: Bearer mine"));
+        assert_eq!(ask("custom/m", &overrides, &env), expected("x-api-key: mine"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let none = Overrides::default();
+        for (model, overrides, parts) in [
+            ("opnai/gpt-5", &none, &["\"opnai\"", "openai", "custom/MODEL", "--base-url"][..]),
+            ("qqqq/m", &none, &["\"qqqq\"; for a server of your own"]),
+            ("anthropic/m", &none, &["anthropic", "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN"]),
+            ("custom/m", &none, &["custom", "--base-url", "TERRET_BASE_URL"]),
+            ("azure/m", &none, &["AZURE_OPENAI_ENDPOINT"]),
+            ("openai/m", &Overrides { base_url: Some("nonsense".into()), ..none.clone() }, &["nonsense", "was given"]),
+            ("openai/m", &Overrides { wire: Some("soap".into()), ..none.clone() }, &["\"soap\"", "anthropic-messages"]),
+        ] {
+            let error = ask(model, overrides, &[]).unwrap_err().to_string();
+            for part in parts {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_key_is_shown_nowhere() {
+        let overrides = Overrides { api_key: Some("sk-secret".into()), ..Overrides::default() };
+        let resolved = resolve(&"openai/m".parse().unwrap(), &overrides, |_| None).unwrap();
+        let shown = format!("{overrides:?} {resolved:?}");
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+}

@@ -1,0 +1,179 @@
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+
+use super::{HttpRequest, HttpResponse, SendFuture, Transport, TransportError};
+use crate::endpoint::is_loopback;
+use crate::http_model::Limits;
+
+/// HTTP/1.1 and HTTP/2 over TCP and TLS, with pooled connections.
+///
+/// - Proxies are taken from the system: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`. Servers on this machine
+///   (`localhost`, `127.0.0.0/8`, `::1`) are never asked through one.
+/// - TLS trusts what the system trusts. Its certificates are read at the first handshake, not before.
+/// - A redirect is an answer like any other; a key never travels to another address.
+///
+/// The pool belongs to the tokio runtime that the first request ran on: share one transport between all models of a
+/// program (it is cheap to make, and nothing happens before the first request), and don't share it between runtimes.
+#[derive(Debug)]
+pub struct HttpTransport {
+    connect: Duration,
+    remote: OnceLock<Result<reqwest::Client, TransportError>>,
+    loopback: OnceLock<Result<reqwest::Client, TransportError>>,
+}
+
+impl HttpTransport {
+    /// A transport with the default [`Limits`].
+    pub fn new() -> Self {
+        Self::with_limits(&Limits::default())
+    }
+
+    /// A transport that gives up on connections after [`Limits::connect`].
+    pub fn with_limits(limits: &Limits) -> Self {
+        Self { connect: limits.connect, remote: OnceLock::new(), loopback: OnceLock::new() }
+    }
+
+    fn client(&self, url: &reqwest::Url) -> Result<&reqwest::Client, TransportError> {
+        let (client, proxies) = if is_loopback(url) { (&self.loopback, false) } else { (&self.remote, true) };
+        client.get_or_init(|| self.build(proxies)).as_ref().map_err(Clone::clone)
+    }
+
+    fn build(&self, proxies: bool) -> Result<reqwest::Client, TransportError> {
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("terret/", env!("CARGO_PKG_VERSION")))
+            .tls_backend_preconfigured(tls()?)
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(self.connect)
+            .tcp_nodelay(true)
+            // A peer that vanished (a laptop that slept, a dropped NAT entry) is noticed before the limits on silence.
+            .tcp_keepalive(Duration::from_secs(30))
+            .http2_keep_alive_interval(Duration::from_secs(30))
+            .http2_keep_alive_timeout(Duration::from_secs(20));
+        let client = if proxies { client } else { client.no_proxy() };
+        client.build().map_err(|error| TransportError::Invalid(innermost(&error)))
+    }
+}
+
+impl Default for HttpTransport {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Transport for HttpTransport {
+    fn send(&self, request: HttpRequest) -> SendFuture<'_> {
+        Box::pin(async move {
+            let url = reqwest::Url::parse(&request.url).map_err(|error| TransportError::Invalid(error.to_string()))?;
+            let server = server(&url);
+            let response = self
+                .client(&url)?
+                .post(url)
+                .headers(request.headers)
+                .body(request.body)
+                .send()
+                .await
+                .map_err(|error| unanswered(&error, &server, self.connect))?;
+            Ok(HttpResponse {
+                status: response.status(),
+                headers: response.headers().clone(),
+                body: Box::pin(response.bytes_stream().map_err(move |error| broken(&error, &server))),
+            })
+        })
+    }
+}
+
+fn unanswered(error: &reqwest::Error, server: &str, limit: Duration) -> TransportError {
+    if error.is_builder() {
+        return TransportError::Invalid(innermost(error));
+    }
+    if !error.is_connect() {
+        return broken(error, server);
+    }
+    let reason = if error.is_timeout() { format!("no connection within {limit:?}") } else { innermost(error) };
+    TransportError::Connect { server: server.to_owned(), reason }
+}
+
+fn broken(error: &reqwest::Error, server: &str) -> TransportError {
+    TransportError::Broken { server: server.to_owned(), reason: innermost(error) }
+}
+
+/// The error at the end of the chain, which says what happened; those around it say where, and name the address.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut inner: &dyn std::error::Error = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
+}
+
+fn server(url: &reqwest::Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+fn tls() -> Result<ClientConfig, TransportError> {
+    let crypto = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(crypto.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TransportError::Invalid(error.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(SystemTrust { crypto, verifier: OnceLock::new() }))
+        .with_no_client_auth();
+    config.alpn_protocols = vec!["h2".into(), "http/1.1".into()];
+    Ok(config)
+}
+
+/// The system's verifier, set up when the first certificate has to be verified: reading the system's certificates takes
+/// milliseconds, which a program that talks to a server without TLS should not pay at every start.
+#[derive(Debug)]
+struct SystemTrust {
+    crypto: Arc<CryptoProvider>,
+    verifier: OnceLock<Result<rustls_platform_verifier::Verifier, rustls::Error>>,
+}
+
+impl SystemTrust {
+    fn verifier(&self) -> Result<&rustls_platform_verifier::Verifier, rustls::Error> {
+        let set_up = || rustls_platform_verifier::Verifier::new(self.crypto.clone());
+        self.verifier.get_or_init(set_up).as_ref().map_err(Clone::clone)
+    }
+}
+
+impl ServerCertVerifier for SystemTrust {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.verifier()?.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier()?.verify_tls12_signature(message, cert, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier()?.verify_tls13_signature(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.crypto.signature_verification_algorithms.supported_schemes()
+    }
+}
