@@ -213,8 +213,8 @@ pub(super) struct Detail<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
 impl<'a> Detail<'a> {
     /// What is to read in it.
     pub(super) fn text(&self) -> Fragment<'a> {
-        let text_in_it = self.0.iter().find(|(key, _)| matches!(&**key, "text" | "summary"));
-        text(text_in_it.map(|(_, json)| *json))
+        let texts = self.0.iter().filter(|(key, _)| matches!(&**key, "text" | "summary"));
+        texts.map(|(_, json)| text(Some(json))).find(|text| !text.is_empty()).unwrap_or_default()
     }
 }
 
