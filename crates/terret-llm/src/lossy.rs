@@ -69,6 +69,22 @@ pub(crate) struct Fragment<'a> {
 }
 
 impl<'a> Fragment<'a> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.low.is_none() && self.high.is_none()
+    }
+
+    /// Appends the next piece.
+    pub(crate) fn push(&mut self, next: &Fragment<'_>) {
+        if !next.is_empty() {
+            let halves = self.high.take().into_iter().chain(next.low);
+            let joined = char::decode_utf16(halves).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER));
+            let text = self.text.to_mut();
+            text.extend(joined);
+            text.push_str(&next.text);
+            self.high = next.high;
+        }
+    }
+
     fn new(mut bytes: &'a [u8]) -> Self {
         let low = match bytes {
             [0xED, second @ 0xB0..=0xBF, third @ 0x80..=0xBF, rest @ ..] => {

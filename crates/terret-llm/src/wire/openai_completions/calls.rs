@@ -4,9 +4,11 @@
 //! the index or the id, repeat the name, change the id from delta to delta, or use one index for several calls.
 
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
-use super::frame::CallDelta;
+use super::frame::{CallDelta, arguments};
 use crate::draft::Draft;
+use crate::lossy::Fragment;
 use crate::stream::BlockKind;
 
 /// The calls of one reply, in the order of their first deltas.
@@ -23,7 +25,7 @@ struct Call {
     id: String,
     name: String,
     /// The arguments so far, until the call's block is opened; then they stand there.
-    held: String,
+    held: Fragment<'static>,
     signature: String,
     block: Option<usize>,
 }
@@ -51,8 +53,8 @@ impl Calls {
     /// Takes a delta. `alone` tells that it is not one of several in its list, which stand for different calls.
     pub(super) fn take(&mut self, draft: &mut Draft, delta: &CallDelta<'_>, alone: bool) {
         let id = delta.id.as_deref().unwrap_or_default();
-        let fragment = &*delta.function.arguments.0;
-        let at = match self.role(draft, delta, alone) {
+        let fragment = arguments(delta.function.arguments);
+        let at = match self.role(draft, delta, &fragment.text, alone) {
             Role::Repeat => return,
             Role::More(at) => at,
             // A delta that says nothing begins no call.
@@ -66,14 +68,14 @@ impl Calls {
         self.last = Some(at);
         fill(&mut call.id, id);
         fill(&mut call.name, delta.function.name.as_deref().unwrap_or_default());
-        let signature = &*delta.extra_content.0;
+        let signature = delta.extra_content.map_or("", RawValue::get);
         match call.block {
             None => {
-                call.held.push_str(fragment);
+                call.held.push(&fragment);
                 fill(&mut call.signature, signature);
             }
             Some(block) => {
-                draft.append(block, fragment);
+                draft.append_fragment(block, &fragment);
                 if call.signature.is_empty() && !signature.is_empty() {
                     call.signature = signature.to_owned();
                     draft.sign(block, signature);
@@ -97,7 +99,7 @@ impl Calls {
             let Some(call) = self.calls.get_mut(at) else { return };
             let block = draft.open(BlockKind::ToolCall { id: call.id.clone(), name: call.name.clone() });
             call.block = Some(block);
-            draft.append(block, &std::mem::take(&mut call.held));
+            draft.append_fragment(block, &std::mem::take(&mut call.held));
             if !call.signature.is_empty() {
                 draft.sign(block, &call.signature);
             }
@@ -120,7 +122,7 @@ impl Calls {
         index <= opened.map_or(0, |opened| opened + 1)
     }
 
-    fn role(&self, draft: &Draft, delta: &CallDelta<'_>, alone: bool) -> Role {
+    fn role(&self, draft: &Draft, delta: &CallDelta<'_>, fragment: &str, alone: bool) -> Role {
         let id = delta.id.as_deref().unwrap_or_default();
         let same_id = || self.calls.iter().rposition(|call| !id.is_empty() && call.id == id);
         let found = match delta.index {
@@ -137,16 +139,14 @@ impl Calls {
         if !alone && is_named && (other_id || id.is_empty() && delta.index.is_none()) {
             return Role::New;
         }
-        let arguments = call.block.map_or(&*call.held, |block| draft.text(block));
-        call.role(at, arguments, id, delta)
+        let so_far = call.block.map_or(&*call.held.text, |block| draft.text(block));
+        call.role(at, so_far, id, delta.function.name.as_deref().unwrap_or_default(), fragment.trim())
     }
 }
 
 impl Call {
     /// What a delta is whose index, or place, is this call's.
-    fn role(&self, at: usize, arguments: &str, id: &str, delta: &CallDelta<'_>) -> Role {
-        let name = delta.function.name.as_deref().unwrap_or_default();
-        let fragment = delta.function.arguments.0.trim();
+    fn role(&self, at: usize, arguments: &str, id: &str, name: &str, fragment: &str) -> Role {
         let other_id = !id.is_empty() && !self.id.is_empty() && id != self.id;
         let named_again = !name.is_empty() && !self.name.is_empty();
         if !other_id && !named_again {

@@ -1,13 +1,15 @@
 //! From chunks to a reply.
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::calls::{Calls, Open};
 use super::details::Details;
-use super::frame::{Choice, Content, Delta, Detail, Frame, Part};
+use super::frame::{CallDelta, Choice, Delta, Detail, Frame, Part, parts, text};
 use super::usage::Counts;
 use crate::draft::{Draft, Stop};
 use crate::error::{ErrorKind, ModelError};
+use crate::lossy::Fragment;
 use crate::sse::SseEvent;
 use crate::stream::BlockKind;
 use crate::transcript::{RawJson, StopReason, replace_lone_surrogates};
@@ -116,7 +118,7 @@ impl CompletionsDecoder {
         }
         self.counts.take(&frame.usage);
         self.counts.write(draft.usage_mut());
-        if let Some(citations) = frame.citations.map(serde_json::value::RawValue::get)
+        if let Some(citations) = frame.citations.map(RawValue::get)
             && citations != self.citations
         {
             self.citations = citations.to_owned();
@@ -167,25 +169,26 @@ impl CompletionsDecoder {
         if !again {
             said.reasoning_details.iter().for_each(|detail| self.detail(draft, detail));
         }
-        match &said.content {
-            Content::Text(text) => {
+        match said.parts() {
+            None => {
                 let known = self.last_text.filter(|_| is_message);
-                self.write(draft, Writing::Text, beyond(known, draft, text, again));
+                self.write(draft, Writing::Text, beyond(known, draft, text(said.content), again));
             }
-            Content::Parts(parts) if !again => parts.iter().for_each(|json| self.part(draft, json)),
-            Content::Parts(_) => {}
+            Some(parts) if !again => parts.iter().for_each(|json| self.part(draft, json)),
+            Some(_) => {}
         }
         if !again {
-            self.refuse(draft, said.refusal.as_deref());
+            self.write(draft, Writing::Refusal, text(said.refusal));
             said.images.iter().for_each(|image| self.image(draft, image));
-            if !said.annotations.0.is_empty() {
-                self.annotations.push(said.annotations.0.to_string());
-            }
+            self.annotations.extend(said.annotations.map(|list| list.get().to_owned()));
         }
         match said.tool_calls.as_slice() {
             _ if again && !self.calls.is_empty() => {}
-            [] if said.function_call.0.function.is_empty() => {}
-            [] => self.calls.take(draft, &said.function_call.0, true),
+            [] if said.function_call.is_empty() => {}
+            [] => {
+                let call = CallDelta { function: said.function_call.clone(), ..CallDelta::default() };
+                self.calls.take(draft, &call, true);
+            }
             [call] => self.calls.take(draft, call, true),
             calls => calls.iter().for_each(|call| self.calls.take(draft, call, false)),
         }
@@ -195,32 +198,22 @@ impl CompletionsDecoder {
         }
     }
 
-    fn part(&mut self, draft: &mut Draft, json: &str) {
+    fn part(&mut self, draft: &mut Draft, json: &RawValue) {
         let part = Part::parse(json);
-        let text = part.text.as_deref().unwrap_or_default();
         match part.kind.as_deref() {
-            Some("thinking") => match &part.thinking {
-                Content::Text(text) => self.write(draft, Writing::Thinking, text),
-                Content::Parts(parts) => {
-                    for part in parts.iter().map(|json| Part::parse(json)) {
-                        self.write(draft, Writing::Thinking, part.text.as_deref().unwrap_or_default());
-                    }
+            Some("thinking") => match parts(part.thinking) {
+                None => self.write(draft, Writing::Thinking, text(part.thinking)),
+                Some(parts) => {
+                    parts.iter().for_each(|json| self.write(draft, Writing::Thinking, text(Part::parse(json).text)));
                 }
             },
-            Some("refusal") => self.refuse(draft, part.refusal.as_deref()),
+            Some("refusal") => self.write(draft, Writing::Refusal, text(part.refusal)),
             Some("image_url") => self.image(draft, &part),
-            Some("text" | "output_text") | None => self.write(draft, Writing::Text, text),
+            Some("text" | "output_text") | None => self.write(draft, Writing::Text, text(part.text)),
             Some(_) => {
                 self.turn_to_other(draft);
-                draft.block(BlockKind::Opaque, json);
+                draft.block(BlockKind::Opaque, json.get());
             }
-        }
-    }
-
-    fn refuse(&mut self, draft: &mut Draft, refusal: Option<&str>) {
-        if let Some(refusal) = refusal.filter(|refusal| !refusal.is_empty()) {
-            self.refused = true;
-            self.write(draft, Writing::Refusal, refusal);
         }
     }
 
@@ -233,14 +226,16 @@ impl CompletionsDecoder {
                 draft.block(BlockKind::Image { media_type: media_type.to_owned() }, data);
             }
             None if url.is_empty() => {}
-            None => self.write(draft, Writing::Text, &format!("![image]({url})")),
+            None => {
+                let link = format!("![image]({url})");
+                self.write(draft, Writing::Text, Fragment { text: link.into(), ..Fragment::default() });
+            }
         }
     }
 
     fn detail(&mut self, draft: &mut Draft, detail: &Detail<'_>) {
-        let text = if self.plain_reasoning { None } else { detail.text() };
-        if let Some(text) = text {
-            self.write(draft, Writing::Thinking, &text);
+        if !self.plain_reasoning {
+            self.write(draft, Writing::Thinking, detail.text());
         }
         match &mut self.detailed {
             Some((_, details)) => details.take(detail),
@@ -248,15 +243,16 @@ impl CompletionsDecoder {
         }
     }
 
-    fn write(&mut self, draft: &mut Draft, what: Writing, text: &str) {
+    fn write(&mut self, draft: &mut Draft, what: Writing, text: Fragment<'_>) {
         if text.is_empty() {
             return;
         }
+        self.refused |= what == Writing::Refusal;
         let block = match self.live {
             Some((live, block)) if live == what => block,
             _ => self.begin(draft, what),
         };
-        draft.append(block, text);
+        draft.append_fragment(block, &text);
     }
 
     fn begin(&mut self, draft: &mut Draft, what: Writing) -> usize {
@@ -364,11 +360,12 @@ impl CompletionsDecoder {
 
 /// What a message says beyond a block that has been written, if it is the same text grown longer. A message that comes
 /// `again`, after deltas, adds nothing if it differs from them.
-fn beyond<'t>(known: Option<usize>, draft: &Draft, text: &'t str, again: bool) -> &'t str {
-    match text.strip_prefix(known.map_or("", |block| draft.text(block))) {
-        Some(news) => news,
-        None if again => "",
-        None => text,
+fn beyond<'t>(known: Option<usize>, draft: &Draft, said: Fragment<'t>, again: bool) -> Fragment<'t> {
+    let Some(known) = known.map(|block| draft.text(block)) else { return said };
+    match said.text.strip_prefix(known) {
+        Some(news) => Fragment { text: news.to_owned().into(), ..said },
+        None if again => Fragment::default(),
+        None => said,
     }
 }
 

@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde::de::{MapAccess, SeqAccess};
+use serde::de::MapAccess;
 use serde_json::value::RawValue;
 
 use super::lax::{Field, Lax, lax, lax_objects};
-use crate::lossy::Lossy;
+use crate::lossy::Fragment;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -63,28 +63,30 @@ pub(super) struct Choice<'a> {
     pub(super) error: bool,
 }
 
+/// What the model said. Values that come in fragments are kept as JSON, and read by [`text`] and [`arguments`].
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Delta<'a> {
-    #[serde(borrow, deserialize_with = "lax")]
-    pub(super) content: Content<'a>,
-    #[serde(borrow, deserialize_with = "lax")]
-    pub(super) refusal: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "lax")]
-    pub(super) reasoning_content: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "lax")]
-    pub(super) reasoning: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "lax")]
-    pub(super) reasoning_text: Option<Cow<'a, str>>,
+    /// Text, or a list of parts.
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) refusal: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning_content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning_text: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "lax")]
     pub(super) reasoning_details: Vec<Detail<'a>>,
     #[serde(borrow, deserialize_with = "lax")]
     pub(super) tool_calls: Vec<CallDelta<'a>>,
     /// The one call of the time before `tool_calls`.
     #[serde(borrow, deserialize_with = "lax")]
-    pub(super) function_call: FunctionCall<'a>,
-    #[serde(borrow, deserialize_with = "lax")]
-    pub(super) annotations: Raw<'a>,
+    pub(super) function_call: Function<'a>,
+    #[serde(borrow)]
+    pub(super) annotations: Option<&'a RawValue>,
     /// Pictures that a model made (OpenRouter).
     #[serde(borrow, deserialize_with = "lax")]
     pub(super) images: Vec<Part<'a>>,
@@ -92,24 +94,53 @@ pub(super) struct Delta<'a> {
 
 impl<'a> Delta<'a> {
     /// The reasoning as plain text. Hosts repeat it under several names for the sake of their clients.
-    pub(super) fn reasoning(&self) -> Option<&str> {
-        [&self.reasoning_content, &self.reasoning, &self.reasoning_text]
-            .into_iter()
-            .flatten()
-            .map(|text| &**text)
-            .find(|text| !text.is_empty())
+    pub(super) fn reasoning(&self) -> Option<Fragment<'a>> {
+        let names = [self.reasoning_content, self.reasoning, self.reasoning_text];
+        names.into_iter().map(text).find(|text| !text.is_empty())
+    }
+
+    /// The parts of the content, if it is a list of them.
+    pub(super) fn parts(&self) -> Option<Vec<&'a RawValue>> {
+        parts(self.content)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        let Delta { content, refusal, reasoning_details, tool_calls, function_call, annotations, images, .. } = self;
-        content.is_empty()
-            && refusal.as_deref().is_none_or(str::is_empty)
-            && self.reasoning().is_none()
-            && reasoning_details.is_empty()
-            && tool_calls.is_empty()
-            && function_call.0.function.is_empty()
-            && annotations.0.is_empty()
-            && images.is_empty()
+        [self.content, self.refusal, self.reasoning_content, self.reasoning, self.reasoning_text, self.annotations]
+            .into_iter()
+            .flatten()
+            .all(|json| matches!(json.get(), "\"\"" | "[]" | "{}"))
+            && self.reasoning_details.is_empty()
+            && self.tool_calls.is_empty()
+            && self.function_call.is_empty()
+            && self.images.is_empty()
+    }
+}
+
+/// Text that comes in fragments; a number counts as its digits.
+pub(super) fn text<'a>(json: Option<&'a RawValue>) -> Fragment<'a> {
+    let json = json.map_or("", RawValue::get);
+    match json.as_bytes().first() {
+        Some(b'"') => serde_json::from_str(json).unwrap_or_default(),
+        Some(b'0'..=b'9' | b'-') => Fragment { text: json.into(), ..Fragment::default() },
+        _ => Fragment::default(),
+    }
+}
+
+/// Argument text. A host that sends the value instead of its text means the same.
+pub(super) fn arguments<'a>(json: Option<&'a RawValue>) -> Fragment<'a> {
+    match json.map(RawValue::get) {
+        Some(value) if value.starts_with(['{', '[']) => Fragment { text: value.into(), ..Fragment::default() },
+        _ => text(json),
+    }
+}
+
+/// The elements of a list of parts; a lone part counts as a list of one.
+pub(super) fn parts(json: Option<&RawValue>) -> Option<Vec<&RawValue>> {
+    let json = json?;
+    match json.get().as_bytes().first() {
+        Some(b'[') => serde_json::from_str(json.get()).ok(),
+        Some(b'{') => Some(vec![json]),
+        _ => None,
     }
 }
 
@@ -123,126 +154,22 @@ pub(super) struct CallDelta<'a> {
     #[serde(borrow, deserialize_with = "lax")]
     pub(super) function: Function<'a>,
     /// Google's place for thought signatures.
-    #[serde(borrow, deserialize_with = "lax")]
-    pub(super) extra_content: Raw<'a>,
+    #[serde(borrow)]
+    pub(super) extra_content: Option<&'a RawValue>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Function<'a> {
     #[serde(borrow, deserialize_with = "lax")]
     pub(super) name: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "lax")]
-    pub(super) arguments: Arguments<'a>,
+    #[serde(borrow)]
+    pub(super) arguments: Option<&'a RawValue>,
 }
 
 impl Function<'_> {
     pub(super) fn is_empty(&self) -> bool {
-        self.name.as_deref().is_none_or(str::is_empty) && self.arguments.0.is_empty()
-    }
-}
-
-/// A call without an id or an index.
-#[derive(Default)]
-pub(super) struct FunctionCall<'a>(pub(super) CallDelta<'a>);
-
-impl<'de> Lax<'de> for FunctionCall<'de> {
-    fn object<A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
-        Function::object(object).map(|function| Self(CallDelta { function, ..CallDelta::default() }))
-    }
-}
-
-/// Argument text. A host that sends the value instead of its text means the same.
-#[derive(Default)]
-pub(super) struct Arguments<'a>(pub(super) Cow<'a, str>);
-
-impl<'de> Lax<'de> for Arguments<'de> {
-    fn text(text: Cow<'de, str>) -> Self {
-        Self(text)
-    }
-
-    fn list<A: SeqAccess<'de>>(list: A) -> Result<Self, A::Error> {
-        Raw::list(list).map(|raw| Self(raw.0))
-    }
-
-    fn object<A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
-        Raw::object(object).map(|raw| Self(raw.0))
-    }
-}
-
-/// A JSON list or object as text; empty for anything else.
-#[derive(Default)]
-pub(super) struct Raw<'a>(pub(super) Cow<'a, str>);
-
-impl<'de> Lax<'de> for Raw<'de> {
-    fn list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
-        let mut json = String::from("[");
-        while let Some(element) = list.next_element::<&RawValue>()? {
-            if json.len() > 1 {
-                json.push(',');
-            }
-            json.push_str(element.get());
-        }
-        json.push(']');
-        Ok(Self(json.into()))
-    }
-
-    fn object<A: MapAccess<'de>>(mut object: A) -> Result<Self, A::Error> {
-        let mut json = String::from("{");
-        while let Some((key, value)) = object.next_entry::<String, &RawValue>()? {
-            if json.len() > 1 {
-                json.push(',');
-            }
-            json.push_str(&serde_json::to_string(&key).unwrap_or_default());
-            json.push(':');
-            json.push_str(value.get());
-        }
-        json.push('}');
-        Ok(Self(json.into()))
-    }
-}
-
-/// Text, or a list of parts, of which each may be of any type.
-pub(super) enum Content<'a> {
-    Text(Cow<'a, str>),
-    /// The JSON of each part.
-    Parts(Vec<Cow<'a, str>>),
-}
-
-impl Content<'_> {
-    pub(super) fn is_empty(&self) -> bool {
-        match self {
-            Content::Text(text) => text.is_empty(),
-            Content::Parts(parts) => parts.is_empty(),
-        }
-    }
-}
-
-impl Default for Content<'_> {
-    fn default() -> Self {
-        Content::Text(Cow::Borrowed(""))
-    }
-}
-
-impl<'de> Lax<'de> for Content<'de> {
-    fn text(text: Cow<'de, str>) -> Self {
-        Content::Text(text)
-    }
-
-    fn number(number: serde_json::Number) -> Self {
-        Content::Text(number.to_string().into())
-    }
-
-    fn list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
-        let mut parts = Vec::new();
-        while let Some(part) = list.next_element::<&RawValue>()? {
-            parts.push(Cow::Borrowed(part.get()));
-        }
-        Ok(Content::Parts(parts))
-    }
-
-    fn object<A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
-        Raw::object(object).map(|raw| Content::Parts(vec![raw.0]))
+        self.name.as_deref().is_none_or(str::is_empty) && arguments(self.arguments).is_empty()
     }
 }
 
@@ -251,30 +178,24 @@ impl<'de> Lax<'de> for Content<'de> {
 pub(super) struct Part<'a> {
     #[serde(rename = "type", borrow, deserialize_with = "lax")]
     pub(super) kind: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "lax")]
-    pub(super) text: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "lax")]
-    pub(super) refusal: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) refusal: Option<&'a RawValue>,
     /// Mistral's reasoning: text, or a list of text parts.
-    #[serde(borrow, deserialize_with = "lax")]
-    pub(super) thinking: Content<'a>,
+    #[serde(borrow)]
+    pub(super) thinking: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "lax")]
     pub(super) image_url: ImageUrl<'a>,
 }
 
 impl<'a> Part<'a> {
-    pub(super) fn parse(json: &'a str) -> Self {
-        serde_json::from_str(json).map(|Field(part)| part).unwrap_or_default()
-    }
-}
-
-impl<'de> Lax<'de> for Part<'de> {
-    fn text(text: Cow<'de, str>) -> Self {
-        Self { kind: Some("text".into()), text: Some(text), ..Self::default() }
-    }
-
-    fn object<A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
-        Self::deserialize(serde::de::value::MapAccessDeserializer::new(object))
+    /// Reads a part; a bare string is one of text.
+    pub(super) fn parse(json: &'a RawValue) -> Self {
+        match json.get().starts_with('"') {
+            true => Self { text: Some(json), ..Self::default() },
+            false => serde_json::from_str(json.get()).unwrap_or_default(),
+        }
     }
 }
 
@@ -291,9 +212,9 @@ pub(super) struct Detail<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Detail<'a> {
     /// What is to read in it.
-    pub(super) fn text(&self) -> Option<Lossy<'a>> {
-        let (_, json) = self.0.iter().find(|(key, _)| matches!(&**key, "text" | "summary"))?;
-        serde_json::from_str(json.get()).ok().filter(|text: &Lossy<'_>| !text.is_empty())
+    pub(super) fn text(&self) -> Fragment<'a> {
+        let texts = self.0.iter().filter(|(key, _)| matches!(&**key, "text" | "summary"));
+        texts.map(|(_, json)| text(Some(json))).find(|text| !text.is_empty()).unwrap_or_default()
     }
 }
 
@@ -357,6 +278,7 @@ lax_objects!(
     Delta<'de>,
     CallDelta<'de>,
     Function<'de>,
+    Part<'de>,
     ImageUrl<'de>,
     Usage,
     TokenDetails,

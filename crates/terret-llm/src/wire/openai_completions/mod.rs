@@ -1,4 +1,14 @@
-//! OpenAI's [Chat Completions](https://platform.openai.com/docs/api-reference/chat) and its many hosts.
+//! OpenAI's [Chat Completions](https://platform.openai.com/docs/api-reference/chat) and the many hosts that speak it.
+//!
+//! Reading is the same for all hosts: what one of them does no other contradicts. Writing differs from host to host, and
+//! [`Compat`](crate::Compat) says how.
+//!
+//! What goes out says less than a transcript holds:
+//! - Text before, between and after calls is one text.
+//! - That a tool result is an error stands in its text or nowhere, and its images go in a user message of their own.
+//! - Reasoning goes back as the `reasoning_details` that came with it, or in the field that the host names; else not at
+//!   all.
+//! - How long to cache, and the key to find the cache by, are hints. A host that doesn't know them isn't told.
 
 mod calls;
 mod decode;
