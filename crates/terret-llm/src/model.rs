@@ -83,6 +83,8 @@ pub struct Compat {
     pub reasoning_effort: bool,
     /// `openai-completions`: the field in which earlier reasoning text goes back to the host, if it wants it.
     pub reasoning_field: Option<&'static str>,
+    /// `anthropic-messages`: the host takes cache marks (`cache_control`).
+    pub cache_marks: bool,
     /// The longest tool-call id that the host takes, and whether it must be exactly that long (Mistral: nine).
     pub call_id: CallIdRule,
 }
@@ -106,6 +108,7 @@ impl Default for Compat {
             prompt_cache_key: false,
             reasoning_effort: true,
             reasoning_field: None,
+            cache_marks: true,
             call_id: CallIdRule::AtMost(64),
         }
     }

@@ -10,7 +10,7 @@ mod reasoning;
 
 use crate::model::ModelSpec;
 use crate::request::Request;
-use crate::wire::{Decoder, EncodeError, Encoded, Wire};
+use crate::wire::{Decoder, EncodeError, Encoded, Wire, WireFormat};
 
 pub(crate) struct AnthropicMessages;
 
@@ -22,4 +22,8 @@ impl Wire for AnthropicMessages {
     fn decoder(&self) -> Box<dyn Decoder> {
         Box::<decode::MessageDecoder>::default()
     }
+}
+
+fn unsupported(option: &'static str, hint: &'static str) -> EncodeError {
+    EncodeError::Unsupported { wire: WireFormat::AnthropicMessages, option, hint: Some(hint) }
 }
