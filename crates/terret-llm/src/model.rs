@@ -113,6 +113,8 @@ pub struct Compat {
     pub seed_field: &'static str,
     /// `openai-completions`: what the host knows of `response_format`.
     pub output_schema: SchemaSupport,
+    /// `anthropic-messages`: the host takes cache marks (`cache_control`).
+    pub cache_marks: bool,
     /// The longest tool-call id that the host takes, and whether it must be exactly that long (Mistral: nine).
     pub call_id: CallIdRule,
 }
@@ -174,6 +176,7 @@ impl Default for Compat {
             top_k: false,
             seed_field: "seed",
             output_schema: SchemaSupport::Strict,
+            cache_marks: true,
             call_id: CallIdRule::AtMost(64),
         }
     }

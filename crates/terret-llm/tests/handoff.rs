@@ -1,4 +1,5 @@
 //! What a transcript becomes before it goes to a model.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -166,6 +167,7 @@ fn calls_that_no_target_would_take_are_made_harmless() {
         ("read", "[1]", r#"reply: call c1 read {"malformed_arguments":"[1]"}"#),
         ("read", r#"{"a":1}{"b":2}"#, r#"reply: call c1 read {"malformed_arguments":"{\"a\":1}{\"b\":2}"}"#),
         ("read", " {\"a\" : 1.0e0}\n", "reply: call c1 read  {\"a\" : 1.0e0}\n"),
+        ("read", r#"{"a":"\ud83d"}"#, r#"reply: call c1 read {"a":"\ufffd"}"#),
         ("read", "", "reply: call c1 read {}"),
     ] {
         let asked = Block::ToolCall(ToolCall::new("c1", name, arguments));

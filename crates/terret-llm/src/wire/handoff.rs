@@ -21,7 +21,7 @@ use self::pairing::{Call, pair};
 use crate::model::ModelSpec;
 use crate::transcript::{
     Arguments, AssistantMessage, Block, Content, Image, Message, StopReason, Text, Thinking, ToolCall,
-    ToolResultMessage, Transcript, UserMessage,
+    ToolResultMessage, Transcript, UserMessage, replace_lone_surrogates,
 };
 use crate::wire::WireFormat;
 
@@ -36,7 +36,7 @@ use crate::wire::WireFormat;
 /// - Ids that the target may refuse, or that stand twice, are replaced; call and result agree. The model that wrote an
 ///   id gets it back as it was.
 /// - Arguments that are no JSON object go as `{"malformed_arguments": "…"}`, with the text that the model wrote: every
-///   wire wants an object, and the model can see its mistake.
+///   wire wants an object, and the model can see its mistake. Escapes of lone surrogates become `\ufffd`.
 /// - Blank texts are dropped; what would be empty without them says so in words.
 ///
 /// Messages that need no change are borrowed.
@@ -143,20 +143,28 @@ fn adapt_block<'a>(block: &'a Block, reply: &AssistantMessage, target: &ModelSpe
 fn adapt_call<'a>(block: &'a Block, call: &Call<'a>, reply: &AssistantMessage, target: &ModelSpec) -> Cow<'a, Block> {
     let ToolCall { id, name, arguments, signature } = call.asked;
     let own = is_own(reply, target);
-    let is_object = arguments.is_json() && arguments.as_str().trim_start().starts_with('{');
-    if *id == call.id && *name == call.name && is_object && (own || signature.is_none()) {
+    let replaced = adapt_arguments(arguments);
+    if *id == call.id && *name == call.name && replaced.is_none() && (own || signature.is_none()) {
         return Cow::Borrowed(block);
     }
-    let arguments = match is_object {
-        true => arguments.clone(),
-        false => Arguments::new(serde_json::json!({ "malformed_arguments": arguments.as_str() }).to_string()),
-    };
     Cow::Owned(Block::ToolCall(ToolCall {
         id: call.id.clone().into_owned(),
         name: call.name.clone().into_owned(),
-        arguments,
+        arguments: replaced.unwrap_or_else(|| arguments.clone()),
         signature: signature.clone().filter(|_| own),
     }))
+}
+
+/// What goes in place of arguments that a wire may refuse: lone surrogates, or no JSON object at all.
+fn adapt_arguments(arguments: &Arguments) -> Option<Arguments> {
+    let text = arguments.as_str();
+    if !arguments.is_json() || !text.trim_start().starts_with('{') {
+        return Some(Arguments::new(serde_json::json!({ "malformed_arguments": text }).to_string()));
+    }
+    match replace_lone_surrogates(text) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(text) => Some(Arguments::new(text)),
+    }
 }
 
 /// The one result of a call that was asked for at this time.
