@@ -185,7 +185,7 @@ pub fn resolve(
 ) -> Result<Resolved, ResolveError> {
     let env = |name: &str| env(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let host = Host::find(&model.provider).ok_or_else(|| unknown_provider(&model.provider))?;
-    let address = address(host, overrides, &env)?;
+    let address = address(host, overrides, env)?;
     let wire = match (&overrides.wire, host.imitated_by.as_ref()) {
         (Some(wire), _) => wire,
         (None, Some(wire)) if !address.own => wire,
