@@ -110,11 +110,7 @@ fn folder(cd: Option<&Path>) -> Result<PathBuf, Problem> {
 
 /// The prompt, with standard input behind it when that is a pipe or a file.
 fn prompt(given: Option<&str>) -> Result<String, Problem> {
-    let mut stdin = io::stdin();
-    let mut piped = Vec::new();
-    if !stdin.is_terminal() {
-        stdin.read_to_end(&mut piped).map_err(|error| Problem::usage(format!("can't read standard input: {error}")))?;
-    }
+    let piped = if io::stdin().is_terminal() { Vec::new() } else { read_stdin()? };
     let piped = String::from_utf8_lossy(&piped);
     match (given.map(str::trim).unwrap_or_default(), piped.trim()) {
         ("", "") => Err(Problem::usage(

@@ -12,7 +12,7 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
 }
 
 pub(crate) fn is_harmless(c: char) -> bool {
-    !(c.is_control() && c != '\n' && c != '\t') && !is_bidi(c)
+    matches!(c, '\n' | '\t') || !(c.is_control() || is_bidi(c))
 }
 
 /// Embeddings, overrides and isolates: U+202A to U+202E, U+2066 to U+2069.
