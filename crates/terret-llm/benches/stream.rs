@@ -26,7 +26,8 @@ use serde::Deserialize;
 use terret_llm::transport::{HttpRequest, Transport};
 use terret_llm::wire::WireFormat;
 use terret_llm::{
-    BaseUrl, Endpoint, HttpModel, HttpTransport, Model, ModelSpec, Request, StreamEvent, Transcript, UserMessage,
+    BaseUrl, Endpoint, HttpModel, HttpTransport, Model, ModelSpec, Request, Retry, RetryPolicy, StreamEvent,
+    Transcript, UserMessage,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -87,6 +88,7 @@ impl Client {
         let base_url = BaseUrl::exact(&format!("{}/{wire}/{deltas}", self.address)).unwrap();
         let spec = ModelSpec::new("bench", "model", wire.clone());
         let model = HttpModel::new(spec, Endpoint::new(base_url), self.transport.clone());
+        let model = Retry::new(model, RetryPolicy::default());
         let mut messages = Transcript::new();
         messages.push(terret_llm::Message::from(UserMessage::text("go", 0)));
         let request = Request { messages, ..Request::default() };
