@@ -636,7 +636,7 @@ fn failures() {
         ),
         (
             r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"invalid_prompt","message":"no"}}}"#,
-            "invalid_request",
+            "refused",
             json!("invalid_prompt"),
         ),
         (r#"{"type":"response.failed","response":{"status":"failed","error":null}}"#, "server", json!("failed")),
