@@ -89,8 +89,8 @@ pub struct Report {
     pub undelivered: Vec<Arc<Message>>,
 }
 
-/// How many bytes of unread fragments a subscriber may have.
-const UNREAD_DELTAS: usize = 1 << 20;
+/// How many bytes of fragments (of replies and of tools' progress) a reader may leave unread.
+const UNREAD_FRAGMENTS: usize = 1 << 20;
 
 /// The events of a run, for one reader.
 ///
@@ -113,7 +113,7 @@ pub(crate) struct Subscriber {
 #[derive(Default)]
 struct Unread {
     events: VecDeque<Event>,
-    delta_bytes: usize,
+    fragments: usize,
     lagged: bool,
     ended: bool,
     abandoned: bool,
@@ -188,43 +188,43 @@ impl Unread {
         if self.abandoned {
             return false;
         }
-        match event {
-            Event::Delta { epoch, event: StreamEvent::BlockDelta { index, text } } => {
-                self.put_delta(*epoch, *index, text);
+        let bytes = fragment_bytes(event);
+        if bytes > 0 && self.fragments > 0 && self.fragments + bytes > UNREAD_FRAGMENTS {
+            if !std::mem::replace(&mut self.lagged, true) {
+                self.events.push_back(Event::Lagged);
             }
-            event => self.events.push_back(event.clone()),
+        } else {
+            self.fragments += bytes;
+            if !self.join(event) {
+                self.events.push_back(event.clone());
+            }
         }
         self.wake();
         true
     }
 
-    fn put_delta(&mut self, epoch: Epoch, index: usize, text: &str) {
-        if self.delta_bytes + text.len() > UNREAD_DELTAS {
-            if !std::mem::replace(&mut self.lagged, true) {
-                self.events.push_back(Event::Lagged);
-            }
-            return;
-        }
-        self.delta_bytes += text.len();
-        match self.events.back_mut() {
-            Some(Event::Delta { epoch: e, event: StreamEvent::BlockDelta { index: i, text: unread } })
-                if (*e, *i) == (epoch, index) =>
+    /// Appends a fragment to the unread one before it, if both are of the same block.
+    fn join(&mut self, event: &Event) -> bool {
+        let Some(Event::Delta { epoch, event: StreamEvent::BlockDelta { index, text } }) = self.events.back_mut()
+        else {
+            return false;
+        };
+        match event {
+            Event::Delta { epoch: e, event: StreamEvent::BlockDelta { index: i, text: more } }
+                if (e, i) == (epoch, index) =>
             {
-                unread.push_str(text);
+                text.push_str(more);
+                true
             }
-            _ => {
-                let event = StreamEvent::BlockDelta { index, text: text.to_owned() };
-                self.events.push_back(Event::Delta { epoch, event });
-            }
+            _ => false,
         }
     }
 
     fn take(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
-        match &event {
-            Event::Delta { event: StreamEvent::BlockDelta { text, .. }, .. } => self.delta_bytes -= text.len(),
-            Event::Lagged => self.lagged = false,
-            _ => {}
+        self.fragments -= fragment_bytes(&event);
+        if event == Event::Lagged {
+            self.lagged = false;
         }
         Some(event)
     }
@@ -236,6 +236,16 @@ impl Unread {
     }
 }
 
+/// How much of an event is text that a slow reader can do without.
+fn fragment_bytes(event: &Event) -> usize {
+    match event {
+        Event::Delta { event: StreamEvent::BlockDelta { text, .. }, .. } | Event::ToolProgress { text, .. } => {
+            text.len()
+        }
+        _ => 0,
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -243,5 +253,41 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl std::fmt::Debug for Events {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Events")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delta(index: usize, text: &str) -> Event {
+        let event = StreamEvent::BlockDelta { index, text: text.into() };
+        Event::Delta { epoch: Epoch::default(), event }
+    }
+
+    fn unread(events: &[Event]) -> Vec<Event> {
+        let mut unread = Unread::default();
+        events.iter().for_each(|event| assert!(unread.put(event)));
+        std::iter::from_fn(|| unread.take()).collect()
+    }
+
+    #[test]
+    fn unread_fragments_of_one_block_are_joined() {
+        let events = [delta(0, "a"), delta(0, "b"), delta(1, "c"), delta(0, "d")];
+        assert_eq!(unread(&events), [delta(0, "ab"), delta(1, "c"), delta(0, "d")]);
+    }
+
+    #[test]
+    fn what_a_slow_reader_leaves_is_bounded_and_that_is_said_once() {
+        let half = "x".repeat(UNREAD_FRAGMENTS / 2);
+        let ended = Event::Cancelled { reason: "enough".into() };
+        let events = [delta(0, &half), delta(1, &half), delta(2, &half), delta(3, &half), ended.clone()];
+        assert_eq!(unread(&events), [delta(0, &half), delta(1, &half), Event::Lagged, ended]);
+    }
+
+    #[test]
+    fn one_large_fragment_is_not_too_much() {
+        let large = "x".repeat(UNREAD_FRAGMENTS * 2);
+        assert_eq!(unread(&[delta(0, &large)]), [delta(0, &large)]);
     }
 }

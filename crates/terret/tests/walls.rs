@@ -32,7 +32,8 @@ fn the_arrow_between_the_crates_only_points_right() {
         assert!(used.is_subset(&allowed), "{name} uses {used:?}, and may use {allowed:?}");
     }
     let known: BTreeSet<&str> = MAY_USE.iter().map(|(name, _)| *name).collect();
-    let unknown: Vec<&String> = ours.keys().filter(|name| name.starts_with("terret") && !known.contains(name.as_str())).collect();
+    let unknown: Vec<&String> =
+        ours.keys().filter(|name| name.starts_with("terret") && !known.contains(name.as_str())).collect();
     assert!(unknown.is_empty(), "say what these may use: {unknown:?}");
 }
 
