@@ -87,7 +87,8 @@ pub struct ToolContext {
 pub struct ProgressSender(Option<(String, tokio::sync::mpsc::Sender<(String, String)>)>);
 
 impl ProgressSender {
-    pub(crate) fn new(call_id: String, sender: tokio::sync::mpsc::Sender<(String, String)>) -> Self {
+    /// Sends each update to a channel, as a pair of the call's id and the text.
+    pub fn new(call_id: String, sender: tokio::sync::mpsc::Sender<(String, String)>) -> Self {
         Self(Some((call_id, sender)))
     }
 
