@@ -49,6 +49,6 @@ pub use event::{Event, Events, Report};
 pub use gate::{AllowAll, Gate};
 pub use journal::{Journal, JournalError, MemoryJournal, SessionId, fold};
 pub use tool::{
-    EffectClass, FnTool, InvalidSchema, ProgressSender, Rejected, SharedTool, Tool, ToolContext, ToolError, ToolOutput,
-    ToolSet, ToolSetError, tool,
+    EffectClass, FnTool, InvalidSchema, Progress, ProgressSender, Rejected, SharedTool, Tool, ToolContext, ToolError,
+    ToolOutput, ToolSet, ToolSetError, tool,
 };

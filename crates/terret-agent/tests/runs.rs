@@ -1,5 +1,7 @@
 //! Runs on a scripted model: what each ends in, and what it leaves in the transcript.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
 mod support;
 
 use std::sync::Arc;

@@ -5,6 +5,8 @@
 //! finish in any order, steering and follow-ups, a cancel, a crash (at every record, also between the records of one
 //! step), and completions that are stale or doubled.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
 mod inputs;
 mod invariants;
 
