@@ -54,7 +54,7 @@ pub(crate) struct RunArgs {
     /// Run the prompt to its end, print the result and exit (what happens anyway, for now)
     #[arg(short, long)]
     pub(crate) print: bool,
-    /// The model, as provider/model[:effort], or scripted:FILE
+    /// The model, as provider/model[:effort], as MODEL alone with --base-url, or scripted:FILE
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Ask a server at this address, for example http://127.0.0.1:8080/v1

@@ -21,6 +21,8 @@ pub(crate) fn choose(args: &RunArgs) -> Result<Chosen, Problem> {
         let model = ScriptedModel::from_path(path).map_err(|error| Problem::usage(error.to_string()))?;
         return Ok(Chosen { model: Arc::new(model), effort: None });
     }
+    // A server of the user's own needs no provider's name.
+    let name = if args.base_url.is_some() && !name.contains('/') { format!("custom/{name}") } else { name.clone() };
     let name: ModelRef = name.parse().map_err(|error| Problem::usage(format!("--model: {error}")))?;
     let overrides = Overrides { base_url: args.base_url.clone(), wire: args.wire.clone(), api_key: None };
     let resolved = resolve(&name, &overrides, env).map_err(|error| match error {
