@@ -1,4 +1,4 @@
-//! Which model is asked: the flag, then the first provider with a key, else a clear message.
+//! Which model is asked: what `--model` says, else a clear message.
 
 use std::sync::Arc;
 
@@ -18,6 +18,9 @@ pub(crate) struct Chosen {
 pub(crate) fn choose(args: &RunArgs) -> Result<Chosen, Problem> {
     let Some(name) = &args.model else { return Err(no_model()) };
     if let Some(path) = name.strip_prefix("scripted:") {
+        if args.base_url.is_some() || args.wire.is_some() {
+            return Err(Problem::usage("a scripted model has no server: leave out --base-url and --wire"));
+        }
         let model = ScriptedModel::from_path(path).map_err(|error| Problem::usage(error.to_string()))?;
         return Ok(Chosen { model: Arc::new(model), effort: None });
     }
