@@ -82,10 +82,12 @@ impl Agent {
         Session::new(self.clone(), Arc::new(MemoryJournal::new()), SessionId::new(), Log::default())
     }
 
-    /// Opens a session of a journal: a new one, or one to go on with.
+    /// Opens a session of a journal: a new one, or one to go on with. The session is owned until the last clone of what
+    /// this returns is dropped and its last run has ended.
     pub async fn open(&self, journal: Arc<dyn Journal>, id: SessionId) -> Result<Session, JournalError> {
+        let ownership = journal.own(&id).await?;
         let records = journal.load(&id).await?;
-        let log = Log { state: fold(&records), records: records.len() as u64 };
+        let log = Log { state: fold(&records), records: records.len() as u64, _ownership: ownership };
         Ok(Session::new(self.clone(), journal, id, log))
     }
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::event::{Event, Publisher, Report};
-use crate::journal::{Journal, SessionId};
+use crate::journal::{Journal, Ownership, SessionId};
 use crate::limit::limit;
 use crate::machine::{
     Effect, Epoch, Failure, Input, Outcome, Prompt, Record, Spent, State, Verdict, apply, decide, due,
@@ -30,6 +30,8 @@ use crate::tool::{Progress, ProgressSender, ToolContext, ToolError, ToolOutput};
 pub(crate) struct Log {
     pub(crate) state: State,
     pub(crate) records: u64,
+    /// Held as long as somebody may append.
+    pub(crate) _ownership: Ownership,
 }
 
 /// A request to cancel, with the reason of whoever asked first.
