@@ -202,6 +202,7 @@ pub async fn sessions_of_similar_names_are_different(place: &impl Fn() -> Arc<dy
 /// Every kind of record, and everything that models, tools and people can say.
 pub async fn every_content_comes_back_equal(place: &impl Fn() -> Arc<dyn Journal>) {
     let (journal, session) = (place(), SessionId::new());
+    let _owned = journal.own(&session).await.unwrap();
     for (at, record) in all_kinds().into_iter().enumerate() {
         let kept = std::slice::from_ref(&record);
         journal.append(&session, at as u64, kept).await.unwrap_or_else(|e| panic!("record {at}: {e}"));
