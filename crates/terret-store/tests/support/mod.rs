@@ -77,7 +77,7 @@ impl Copied {
 
     /// What whoever wants to continue the session is told.
     pub(crate) async fn refusal(&self) -> String {
-        self.journal().own(&self.session).await.expect_err("nobody writes to a damaged session").to_string()
+        self.journal().own(&self.session).await.unwrap_err().to_string()
     }
 
     pub(crate) fn again(&self) -> Copied {
