@@ -25,7 +25,7 @@ use terret_llm::{
     Thinking, ToolCall, ToolResultMessage, Usage, UserMessage, wire::WireFormat,
 };
 
-use crate::machine::{Epoch, Failure, Limits, Outcome, QueueKind, Record, RunId, ToolFacts};
+use crate::machine::{Budget, Epoch, Failure, Limits, Outcome, QueueKind, Record, RunId, ToolFacts};
 use crate::{Journal, JournalError, SessionId};
 
 /// Checks everything. Panics at the first thing that is wrong, with its name.
@@ -240,8 +240,13 @@ fn all_kinds() -> Vec<Record> {
             run: RunId("r\"1".into()),
             limits: Limits::default(),
             tools: Arc::new(facts),
+            at: 1_700_000_000_000,
             prompt: None,
         },
+        Record::CallAsked { call_id: "c1".into(), question: "may it\u{2028}?".into() },
+        Record::CallApproved { call_id: "c1".into(), arguments: Some("{\n}".into()), for_run: true },
+        Record::BudgetExceeded { budget: Budget::Loop },
+        Record::Expired,
         Record::ModelCalled { epoch },
         Record::Delivered { ids: vec![0, u64::from(u32::MAX) + 1] },
         Record::CallAllowed { call_id: String::new() },

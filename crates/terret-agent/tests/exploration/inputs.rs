@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use terret_agent::machine::{Effect, Input, Limits, Prompt, QueueKind, RunId, Stage, State, ToolFacts, Verdict, due};
+use terret_agent::machine::{
+    Answer, CallStage, Effect, Input, Limits, Prompt, QueueKind, RunId, Stage, State, ToolFacts, Verdict, due,
+};
 use terret_agent::{EffectClass, ToolOutput};
 use terret_llm::{
     BlockKind, Draft, ErrorKind, ModelError, ModelSpec, Money, Reply, Stop, StopReason, StreamEvent, Usage,
@@ -55,12 +57,22 @@ fn completions(state: &State) -> Vec<Input> {
                 let error = ModelError::new(ErrorKind::Overloaded, "overloaded");
                 inputs.push(Input::ModelFailed { epoch, error, usage: Usage::default(), cost: Money::ZERO });
             }
-            Effect::Gate { epoch, call } => {
+            Effect::Gate { epoch, call, approved } => {
                 let deny = Verdict::Deny { reason: "no".into() };
-                for verdict in [Verdict::Allow, deny] {
+                let ask = Verdict::Ask { question: "may it?".into() };
+                let reject = Verdict::Reject { explanation: "not so".into() };
+                let verdicts = if approved { vec![Verdict::Allow, reject] } else { vec![Verdict::Allow, deny, ask] };
+                for verdict in verdicts {
                     inputs.push(Input::GateDecided { epoch, call_id: call.id.clone(), verdict });
                 }
             }
+            Effect::Ask { call, digest, .. } => {
+                let deny = Answer::Deny { reason: "no".into() };
+                for answer in [Answer::Approve, Answer::ApproveForRun, Answer::Edit("{\"b\":1}".into()), deny] {
+                    inputs.push(Input::Answered { call_id: call.id.clone(), digest: digest.clone(), answer });
+                }
+            }
+            Effect::Deadline { .. } => inputs.push(Input::Deadline),
             Effect::StartTool { epoch, call, .. } => {
                 let output = ToolOutput::text("ran");
                 inputs.push(Input::ToolFinished { epoch, call_id: call.id.clone(), output });
@@ -95,6 +107,15 @@ pub(crate) fn stale(state: &State) -> Vec<Input> {
     }
     let acting = state.run().is_some_and(|run| run.stage == Stage::Acting);
     let closed = |id: &str| state.batch().and_then(|batch| batch.get(id)).is_none_or(|call| call.is_closed());
+    let asked = state.batch().into_iter().flat_map(|batch| &batch.calls);
+    for call in asked {
+        // To other arguments than those that are asked about, or to a call that isn't asked about.
+        let digest = match call.stage {
+            CallStage::Asked { .. } => "another".to_owned(),
+            _ => call.digest(),
+        };
+        inputs.push(Input::Answered { call_id: call.call.id.clone(), digest, answer: Answer::Approve });
+    }
     for call in ["nobody", "c1", "c2"].into_iter().filter(|id| !acting || closed(id)) {
         let call_id = call.to_owned();
         let output = ToolOutput::text("late");
@@ -144,6 +165,11 @@ fn prompt(n: u8, allowed: Bounds, message: Option<&str>) -> Input {
     let mut limits = Limits::default();
     limits.model_calls = u32::from(allowed.calls).try_into().unwrap();
     limits.parallel_tools = 2.try_into().unwrap();
+    // Each other run may also run out of tools, of time and of patience.
+    if n % 2 == 1 {
+        limits.tool_calls = Some(1.try_into().unwrap());
+        limits.wall_time = Some(1.try_into().unwrap());
+    }
     Input::Prompt(Prompt { run: RunId(format!("run{n}")), message: message.map(user), limits, tools: tools() })
 }
 

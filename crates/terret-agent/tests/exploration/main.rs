@@ -38,7 +38,7 @@ fn explore(allowed: Bounds) -> usize {
     while let Some(node) = open.pop_front() {
         for (input, used) in inputs(&node.state, node.used, allowed) {
             let before = &node.state;
-            let records = decide(before, input.clone(), 0);
+            let records = decide(before, input.clone(), 10);
             let mut state = before.clone();
             let mut between = Vec::new();
             for record in &records {

@@ -193,7 +193,9 @@ impl<'a> ResultLine<'a> {
                 ("cancelled", Some(plain("cancelled")), still_running.as_slice())
             }
             Outcome::Failed { failure } => ("failed", Some(ErrorLine::of(failure)), &[][..]),
-            Outcome::OutOfBudget { budget: Budget::ModelCalls } => ("outOfBudget", Some(plain("model_calls")), &[][..]),
+            Outcome::OutOfBudget { budget, still_running } => {
+                ("outOfBudget", Some(plain(kind_of(*budget))), still_running.as_slice())
+            }
             _ => ("failed", Some(plain("other")), &[][..]),
         };
         Self {
@@ -212,6 +214,18 @@ impl<'a> ResultLine<'a> {
             undelivered: report.undelivered.iter().map(|message| &**message).collect(),
             still_running: still_running.iter().map(String::as_str).collect(),
         }
+    }
+}
+
+fn kind_of(budget: Budget) -> &'static str {
+    match budget {
+        Budget::ModelCalls => "model_calls",
+        Budget::ToolCalls => "tool_calls",
+        Budget::Tokens => "tokens",
+        Budget::Cost => "cost",
+        Budget::WallTime => "time",
+        Budget::Loop => "loop",
+        _ => "budget",
     }
 }
 
