@@ -16,19 +16,17 @@ use terret_llm::{
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Bounds {
     pub(crate) prompts: u8,
-    /// Model calls of a run.
-    pub(crate) calls: u8,
     pub(crate) queued: u8,
     pub(crate) crashes: u8,
     pub(crate) cancels: u8,
 }
 
-pub(crate) fn inputs(state: &State, used: Bounds, allowed: Bounds) -> Vec<(Input, Bounds)> {
+pub(crate) fn inputs(state: &State, used: Bounds, allowed: Bounds, limits: Limits) -> Vec<(Input, Bounds)> {
     let mut inputs = completions(state).into_iter().map(|input| (input, used)).collect::<Vec<_>>();
     if state.run().is_none() && used.prompts < allowed.prompts {
         let used = Bounds { prompts: used.prompts + 1, ..used };
-        inputs.push((prompt(used.prompts, allowed, Some("prompt")), used));
-        inputs.push((prompt(used.prompts, allowed, None), used));
+        inputs.push((prompt(used.prompts, limits, Some("prompt")), used));
+        inputs.push((prompt(used.prompts, limits, None), used));
     }
     if state.run().is_some() && used.queued < allowed.queued {
         let used = Bounds { queued: used.queued + 1, ..used };
@@ -61,14 +59,18 @@ fn completions(state: &State) -> Vec<Input> {
                 let deny = Verdict::Deny { reason: "no".into() };
                 let ask = Verdict::Ask { question: "may it?".into() };
                 let reject = Verdict::Reject { explanation: "not so".into() };
-                let verdicts = if approved { vec![Verdict::Allow, reject] } else { vec![Verdict::Allow, deny, ask] };
+                let verdicts = match (approved, &*call.name) {
+                    (true, _) => vec![Verdict::Allow, reject],
+                    (false, "write") => vec![Verdict::Allow, ask],
+                    (false, _) => vec![Verdict::Allow, deny],
+                };
                 for verdict in verdicts {
                     inputs.push(Input::GateDecided { epoch, call_id: call.id.clone(), verdict });
                 }
             }
             Effect::Ask { call, digest, .. } => {
                 let deny = Answer::Deny { reason: "no".into() };
-                for answer in [Answer::Approve, Answer::ApproveForRun, Answer::Edit("{\"b\":1}".into()), deny] {
+                for answer in [Answer::ApproveForRun, Answer::Edit("{\"b\":1}".into()), deny] {
                     inputs.push(Input::Answered { call_id: call.id.clone(), digest: digest.clone(), answer });
                 }
             }
@@ -161,15 +163,7 @@ fn reply(text: &str, calls: &[(&str, &str)], reason: StopReason) -> Reply {
     }
 }
 
-fn prompt(n: u8, allowed: Bounds, message: Option<&str>) -> Input {
-    let mut limits = Limits::default();
-    limits.model_calls = u32::from(allowed.calls).try_into().unwrap();
-    limits.parallel_tools = 2.try_into().unwrap();
-    // Each other run may also run out of tools, of time and of patience.
-    if n % 2 == 1 {
-        limits.tool_calls = Some(1.try_into().unwrap());
-        limits.wall_time = Some(1.try_into().unwrap());
-    }
+fn prompt(n: u8, limits: Limits, message: Option<&str>) -> Input {
     Input::Prompt(Prompt { run: RunId(format!("run{n}")), message: message.map(user), limits, tools: tools() })
 }
 
