@@ -9,10 +9,12 @@ use tokio::sync::oneshot;
 use crate::error::StoreError;
 use crate::owned::Owned;
 
-/// The threads that write. A session is always written by the same one; while one waits for the disk, the others go on,
-/// and the file system syncs what they wrote together.
+/// Most of them wait for the disk, which syncs together what several have written.
+const THREADS: usize = 16;
+
+/// The threads that write. A session is always written by the same one, and each is started when it is first needed.
 #[derive(Default)]
-pub(crate) struct Writers([Mutex<Option<Sender<Job>>>; 4]);
+pub(crate) struct Writers([Mutex<Option<Sender<Job>>>; THREADS]);
 
 /// The sessions that a thread has open.
 pub(crate) type Sessions = HashMap<SessionId, Owned>;
@@ -40,7 +42,7 @@ impl Writers {
     /// Gives a job without waiting for it.
     pub(crate) fn send(&self, session: &SessionId, job: Job) {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(session);
-        let at = usize::try_from(hash % 4).unwrap_or(0);
+        let at = usize::try_from(hash).unwrap_or(0) % THREADS;
         let Some(writer) = self.0.get(at) else { return };
         let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = writer.get_or_insert_with(start);
