@@ -89,7 +89,7 @@ pub(super) fn group(
     for turn in turns.iter_mut().filter(|turn| !turn.content.is_empty()) {
         match turn.role {
             "user" => turn.mark(mark),
-            _ if group.is_last => turn.trim_end(),
+            _ if group.is_last && group.results.is_empty() => turn.trim_end(),
             _ => {}
         }
         list.push(turn.role, turn)?;
