@@ -94,19 +94,23 @@ impl fmt::Debug for Segments {
 
 /// Writes segments.
 ///
-/// Cloning shares what is full, and copies less than [`PIECE`] bytes.
+/// Cloning shares all pieces but the open one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SegmentWriter {
     full: Segments,
-    /// How many bytes of `full` are no image's.
-    own: usize,
+    /// How many of the last pieces are small.
+    small: usize,
     open: Vec<u8>,
+    /// How many bytes are no image's.
+    own: usize,
     images: Vec<Arc<str>>,
 }
 
-/// A piece has about so many bytes: few enough to copy one for each call, and enough that a long conversation is not
-/// many pieces.
-const PIECE: usize = 16 * 1024;
+/// A small piece has about so many bytes: few enough to be copied by each call, as long as it is open.
+const SMALL: usize = 16 * 1024;
+
+/// So many small pieces become one, so that a long conversation isn't many pieces.
+const SMALL_ONES: usize = 16;
 
 /// Base64 of at least so many characters is shared. For less, a copy costs no more than a piece of its own.
 const LARGE: usize = 8 * 1024;
@@ -124,8 +128,15 @@ impl SegmentWriter {
 
     /// A good place to cut has come.
     pub(crate) fn breathe(&mut self) {
-        if self.open.len() >= PIECE {
+        if self.open.len() >= SMALL {
             self.cut();
+            self.small += 1;
+        }
+        if self.small == SMALL_ONES {
+            let rest = self.full.list.len().saturating_sub(SMALL_ONES);
+            let joined = self.full.list.split_off(rest).concat();
+            self.full.list.push(joined.into());
+            self.small = 0;
         }
     }
 
@@ -134,8 +145,11 @@ impl SegmentWriter {
         self.own + self.open.len()
     }
 
-    pub(crate) fn finish(mut self) -> Segments {
+    /// What is written, after this.
+    pub(crate) fn behind(mut self, first: Bytes) -> Segments {
         self.cut();
+        self.full.len += first.len();
+        self.full.list.insert(0, first);
         self.full
     }
 
@@ -150,12 +164,12 @@ impl io::Write for SegmentWriter {
     /// Serializers hand over a string without escapes in one go, and base64 has none: an image is known by where its
     /// data stands in memory.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let is_whole = |data: &&Arc<str>| std::ptr::eq(data.as_bytes(), bytes);
-        match self.images.iter().find(is_whole).filter(|_| bytes.len() >= LARGE) {
+        let image = || self.images.iter().find(|data| std::ptr::eq(data.as_bytes(), bytes));
+        match Some(bytes).filter(|bytes| bytes.len() >= LARGE).and_then(|_| image()).cloned() {
             Some(data) => {
-                let data = Bytes::from_owner(ImageData(data.clone()));
                 self.cut();
-                self.full.push(data);
+                self.full.push(Bytes::from_owner(ImageData(data)));
+                self.small = 0;
             }
             None => self.open.extend_from_slice(bytes),
         }

@@ -87,18 +87,21 @@ fn what_stands_is_shared_with_the_call_before() {
         let encoder = Encoder::new(spec(wire));
         let mut messages = Transcript::from_iter([UserMessage::text("go", 0)].map(Message::from));
         let mut before = Segments::default();
-        for turn in 0..200 {
+        let (mut asked, mut new) = (0, 0);
+        for turn in 0..500 {
             let body = encoder.encode(&ask_about(&messages)).unwrap().body;
             let addresses: Vec<_> = before.iter().map(|piece| piece.as_ptr()).collect();
-            let new = body.iter().filter(|piece| !addresses.contains(&piece.as_ptr()));
-            let new: usize = new.map(|piece| piece.len()).sum();
-            assert!(new < 40_000, "{wire}: turn {turn} wrote {new} of {} bytes", body.len());
+            let unshared = body.iter().filter(|piece| !addresses.contains(&piece.as_ptr()));
+            new += unshared.map(|piece| piece.len()).sum::<usize>();
+            asked += body.len();
+            assert!(body.iter().count() < 40, "{wire}: turn {turn}: {:?} pieces", body.iter().count());
             before = body;
             let id = format!("call_{turn}");
             messages.push(calling(&id));
             messages.push(Message::from(of_tool(&id, &"result ".repeat(300))));
         }
-        assert!(before.len() > 400_000, "{wire}: {} bytes", before.len());
+        assert!(asked > 250_000_000, "{wire}: {asked} bytes");
+        assert!(new < 10_000_000, "{wire}: {new} of {asked} bytes were written anew");
     }
 }
 

@@ -55,10 +55,9 @@ impl Head {
         Ok(Self { path, headers, body: body.into() })
     }
 
-    pub(super) fn with(self, messages: Segments) -> Encoded {
-        let mut body = Segments::from(self.body);
-        messages.into_iter().for_each(|piece| body.push(piece));
-        Encoded { path: self.path, headers: self.headers, body }
+    /// The request with these messages.
+    pub(super) fn with(self, messages: MessageList) -> Encoded {
+        Encoded { path: self.path, headers: self.headers, body: messages.behind(self.body) }
     }
 }
 
@@ -116,11 +115,11 @@ impl MessageList {
         self.json.own_len()
     }
 
-    /// The list with its end and that of the body.
-    pub(super) fn finish(mut self) -> Segments {
+    /// The body that begins with this, and ends with the list.
+    fn behind(mut self, head: Bytes) -> Segments {
         self.json.push_str(self.unclosed);
         self.json.push_str("]}");
-        self.json.finish()
+        self.json.behind(head)
     }
 
     fn begin(&mut self, role: &'static str, open: &str, close: &'static str) {

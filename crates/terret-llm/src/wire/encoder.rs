@@ -8,7 +8,6 @@ use super::handoff::{Group, Handoff};
 use super::{EncodeError, Encoded};
 use crate::model::ModelSpec;
 use crate::request::{Options, Request, ToolSpec};
-use crate::segments::Segments;
 use crate::transcript::{Message, Transcript};
 
 /// Writes the requests to one model, and remembers what it has written: a call that goes on with an earlier one's
@@ -126,7 +125,7 @@ impl Conversation {
         wire: &(impl BodyWriter + ?Sized),
         spec: &ModelSpec,
         request: &Request,
-    ) -> Result<Option<(Segments, Self)>, EncodeError> {
+    ) -> Result<Option<(MessageList, Self)>, EncodeError> {
         let new = request.messages.get(self.messages.len()..).unwrap_or_default();
         let groups = self.handoff.groups(new, spec);
         if !groups.iter().any(|group| group.is_last_of_user) {
@@ -148,7 +147,7 @@ impl Conversation {
         for group in groups.iter().skip(settled) {
             write(group, &mut list)?;
         }
-        Ok(Some((list.finish(), self)))
+        Ok(Some((list, self)))
     }
 
     fn begins(&self, transcript: &Transcript) -> bool {
