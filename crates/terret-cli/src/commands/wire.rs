@@ -122,7 +122,7 @@ fn run_encode(args: &Encode) -> Result<ExitCode, String> {
     let request: Request = serde_json::from_slice(&body).map_err(|error| format!("the request: {error}"))?;
     let wire = args.format.wire().ok_or("no such wire")?;
     let encoded = wire.encode(&spec(&args.model, &args.format), &request).map_err(|error| error.to_string())?;
-    print(format!("{}\n", String::from_utf8_lossy(&encoded.body)))?;
+    print(format!("{}\n", String::from_utf8_lossy(&encoded.body.to_bytes())))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,8 @@
 //! Wires: the vendors' protocols as pure functions. Nothing here does I/O.
 
 mod anthropic_messages;
+mod body;
+mod encoder;
 mod failure;
 mod google_generative_ai;
 mod handoff;
@@ -11,15 +13,18 @@ mod reader;
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::draft::{Draft, Stop};
 use crate::error::{ErrorKind, ModelError};
 use crate::model::ModelSpec;
 use crate::request::Request;
+use crate::segments::Segments;
 use crate::sse::SseEvent;
 
+use body::BodyWriter;
+
+pub use encoder::Encoder;
 pub use failure::from_response;
 pub(crate) use failure::request_id;
 pub use handoff::handoff;
@@ -95,9 +100,13 @@ impl<'de> Deserialize<'de> for WireFormat {
 }
 
 /// One vendor protocol: requests out, events in.
-pub trait Wire: Sync {
+pub trait Wire: BodyWriter + Sync {
     /// Writes a request. The bytes up to the last message are a prefix of the next request's, cache marks aside.
-    fn encode(&self, model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError>;
+    ///
+    /// For the calls of a conversation that grows, an [`Encoder`] writes the same and remembers it.
+    fn encode(&self, model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError> {
+        encoder::encode(self, model, request)
+    }
 
     /// A decoder for one response.
     fn decoder(&self) -> Box<dyn Decoder>;
@@ -125,7 +134,7 @@ pub struct Encoded {
     /// Headers that the wire needs, besides the content type and the key.
     pub headers: Vec<(&'static str, String)>,
     /// The JSON body.
-    pub body: Bytes,
+    pub body: Segments,
 }
 
 /// Why a request can't be written for a wire.
@@ -142,6 +151,9 @@ pub enum EncodeError {
         /// What to do instead.
         hint: Option<&'static str>,
     },
+    /// This crate doesn't speak the model's wire.
+    #[error("there is no wire of the name {0}")]
+    NoWire(WireFormat),
     /// The request has no message that the wire could send.
     #[error("the request has no message to answer; add a user message")]
     NoMessages,
