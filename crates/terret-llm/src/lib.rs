@@ -17,6 +17,9 @@
 //! # }
 //! ```
 //!
+//! Tests need neither a key nor a network: a [`ScriptedModel`] replies what you write down, and a
+//! [cassette](transport::cassette) what a provider once replied.
+//!
 //! Beneath: [`wire`] holds the vendors' protocols as pure functions, [`transport`] is what carries their bytes,
 //! [`hosts()`] who serves them. Nothing here runs a tool, loops or keeps a session.
 

@@ -1,5 +1,6 @@
 //! How bytes get to a provider and back.
 
+pub mod cassette;
 mod http;
 
 use std::fmt;
@@ -57,6 +58,9 @@ pub enum TransportError {
     /// The request can't be sent as it is, or the client can't be set up.
     #[error("can't send the request: {0}")]
     Invalid(String),
+    /// A [`Replayer`](cassette::Replayer) has no answer to the request. The text shows the nearest one that it has.
+    #[error("{0}")]
+    NotRecorded(String),
     /// There is no connection: the name isn't known, nobody listens, TLS failed, or it took too long.
     #[error("can't connect to {server}: {reason}")]
     Connect {
@@ -78,7 +82,7 @@ pub enum TransportError {
 impl From<TransportError> for ModelError {
     fn from(error: TransportError) -> Self {
         let kind = match error {
-            TransportError::Invalid(_) => ErrorKind::InvalidRequest,
+            TransportError::Invalid(_) | TransportError::NotRecorded(_) => ErrorKind::InvalidRequest,
             TransportError::Connect { .. } | TransportError::Broken { .. } => ErrorKind::Network,
         };
         ModelError::new(kind, error.to_string())
