@@ -23,6 +23,7 @@
 //! Beneath: [`wire`] holds the vendors' protocols as pure functions, [`transport`] is what carries their bytes,
 //! [`hosts()`] who serves them. Nothing here runs a tool, loops or keeps a session.
 
+mod complete;
 mod draft;
 mod endpoint;
 mod error;
@@ -31,6 +32,7 @@ mod http_model;
 mod lossy;
 mod model;
 mod money;
+mod partial_json;
 mod provider;
 mod request;
 mod retry;
@@ -41,6 +43,7 @@ mod transcript;
 pub mod transport;
 pub mod wire;
 
+pub use complete::{CompleteError, Completed, complete};
 pub use draft::{Draft, Stop};
 pub use endpoint::{Auth, AuthScheme, BaseUrl, Endpoint, InvalidBaseUrl};
 pub use error::{ErrorKind, ModelError};
@@ -48,6 +51,7 @@ pub use hosts::{Host, hosts};
 pub use http_model::{HttpModel, Limits};
 pub use model::{CallIdRule, Compat, Model, ModelSpec, SchemaSupport, ThinkingSwitch};
 pub use money::{Money, Price, Rates, Tier};
+pub use partial_json::{PartialJson, PartialJsonError};
 pub use provider::{ConnectError, InvalidModelRef, ModelRef, Overrides, ResolveError, Resolved, connect, resolve};
 pub use request::{CacheRetention, Effort, Options, OutputSchema, Request, ToolChoice, ToolSpec};
 pub use retry::{Retry, RetryPolicy};
