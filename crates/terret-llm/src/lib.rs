@@ -23,6 +23,19 @@
 //! Beneath: [`wire`] holds the vendors' protocols as pure functions, [`transport`] is what carries their bytes,
 //! [`hosts()`] who serves them. Nothing here runs a tool, loops or keeps a session.
 
+// What the wires share has fewer users where some of them are left out.
+#![cfg_attr(
+    not(all(
+        feature = "anthropic-messages",
+        feature = "openai-completions",
+        feature = "openai-responses",
+        feature = "google-generative-ai",
+        feature = "http",
+    )),
+    allow(dead_code, unused_imports)
+)]
+
+#[cfg(feature = "schema")]
 mod complete;
 mod draft;
 mod endpoint;
@@ -43,6 +56,7 @@ mod transcript;
 pub mod transport;
 pub mod wire;
 
+#[cfg(feature = "schema")]
 pub use complete::{CompleteError, Completed, complete};
 pub use draft::{Draft, Stop};
 pub use endpoint::{Auth, AuthScheme, BaseUrl, Endpoint, InvalidBaseUrl};
@@ -52,7 +66,9 @@ pub use http_model::{HttpModel, Limits};
 pub use model::{CallIdRule, Compat, Model, ModelSpec, SchemaSupport, ThinkingSwitch};
 pub use money::{Money, Price, Rates, Tier};
 pub use partial_json::{PartialJson, PartialJsonError};
-pub use provider::{ConnectError, InvalidModelRef, ModelRef, Overrides, ResolveError, Resolved, connect, resolve};
+#[cfg(feature = "http")]
+pub use provider::{ConnectError, connect};
+pub use provider::{InvalidModelRef, ModelRef, Overrides, ResolveError, Resolved, resolve};
 pub use request::{CacheRetention, Effort, Options, OutputSchema, Request, ToolChoice, ToolSpec};
 pub use retry::{Retry, RetryPolicy};
 pub use scripted::{ScriptedModel, ScriptedReply};
@@ -62,4 +78,5 @@ pub use transcript::{
     Arguments, ArgumentsError, AssistantMessage, Block, Content, Image, InvalidBase64, Message, Opaque, RawJson,
     StopReason, Text, Thinking, ToolCall, ToolResultMessage, Transcript, Usage, UserMessage,
 };
+#[cfg(feature = "http")]
 pub use transport::HttpTransport;
