@@ -17,9 +17,26 @@
 //! # }
 //! ```
 //!
+//! Tests need neither a key nor a network: a [`ScriptedModel`] replies what you write down, and a
+//! [cassette](transport::cassette) what a provider once replied.
+//!
 //! Beneath: [`wire`] holds the vendors' protocols as pure functions, [`transport`] is what carries their bytes,
 //! [`hosts()`] who serves them. Nothing here runs a tool, loops or keeps a session.
 
+// What the wires share has fewer users where some of them are left out.
+#![cfg_attr(
+    not(all(
+        feature = "anthropic-messages",
+        feature = "openai-completions",
+        feature = "openai-responses",
+        feature = "google-generative-ai",
+        feature = "http",
+    )),
+    allow(dead_code, unused_imports)
+)]
+
+#[cfg(feature = "schema")]
+mod complete;
 mod draft;
 mod endpoint;
 mod error;
@@ -28,6 +45,7 @@ mod http_model;
 mod lossy;
 mod model;
 mod money;
+mod partial_json;
 mod provider;
 mod request;
 mod retry;
@@ -39,6 +57,8 @@ mod transcript;
 pub mod transport;
 pub mod wire;
 
+#[cfg(feature = "schema")]
+pub use complete::{CompleteError, Completed, complete};
 pub use draft::{Draft, Stop};
 pub use endpoint::{Auth, AuthScheme, BaseUrl, Endpoint, InvalidBaseUrl};
 pub use error::{ErrorKind, ModelError};
@@ -46,7 +66,10 @@ pub use hosts::{Host, hosts};
 pub use http_model::{HttpModel, Limits};
 pub use model::{CallIdRule, Compat, Model, ModelSpec, SchemaSupport, ThinkingSwitch};
 pub use money::{Money, Price, Rates, Tier};
-pub use provider::{ConnectError, InvalidModelRef, ModelRef, Overrides, ResolveError, Resolved, connect, resolve};
+pub use partial_json::{PartialJson, PartialJsonError};
+#[cfg(feature = "http")]
+pub use provider::{ConnectError, connect};
+pub use provider::{InvalidModelRef, ModelRef, Overrides, ResolveError, Resolved, resolve};
 pub use request::{CacheRetention, Effort, Options, OutputSchema, Request, ToolChoice, ToolSpec};
 pub use retry::{Retry, RetryPolicy};
 pub use scripted::{ScriptedModel, ScriptedReply};
@@ -57,4 +80,5 @@ pub use transcript::{
     Arguments, ArgumentsError, AssistantMessage, Block, Content, Image, InvalidBase64, Message, Opaque, RawJson,
     StopReason, Text, Thinking, ToolCall, ToolResultMessage, Transcript, Usage, UserMessage,
 };
+#[cfg(feature = "http")]
 pub use transport::HttpTransport;

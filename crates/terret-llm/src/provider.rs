@@ -14,8 +14,11 @@ use crate::hosts::{CUSTOM, Host, hosts};
 use crate::http_model::{HttpModel, Limits};
 use crate::model::{Compat, ModelSpec};
 use crate::request::Effort;
+#[cfg(feature = "http")]
 use crate::retry::{Retry, RetryPolicy};
-use crate::transport::{HttpTransport, Transport};
+#[cfg(feature = "http")]
+use crate::transport::HttpTransport;
+use crate::transport::Transport;
 use crate::wire::WireFormat;
 
 /// The name of a model: `provider/model[:effort]`.
@@ -139,10 +142,10 @@ pub enum ResolveError {
         /// What is wrong with it.
         source: InvalidBaseUrl,
     },
-    /// This crate doesn't speak that wire.
+    /// This crate doesn't speak that wire, or was built without it.
     #[error(
-        "there is no wire {0:?}; there are anthropic-messages, openai-completions, openai-responses and \
-         google-generative-ai"
+        "there is no wire {0:?} here; there are anthropic-messages, openai-completions, openai-responses and \
+         google-generative-ai, unless the program was built without them"
     )]
     UnknownWire(String),
 }
@@ -155,6 +158,7 @@ pub enum ResolveError {
 /// let model = terret_llm::connect("anthropic/claude-sonnet-4-5")?;
 /// # Ok::<_, terret_llm::ConnectError>(())
 /// ```
+#[cfg(feature = "http")]
 pub fn connect(model: &str) -> Result<Retry<HttpModel>, ConnectError> {
     let resolved = resolve(&model.parse()?, &Overrides::default(), |name| std::env::var(name).ok())?;
     let transport = HttpTransport::with_limits(&resolved.limits);
@@ -162,6 +166,7 @@ pub fn connect(model: &str) -> Result<Retry<HttpModel>, ConnectError> {
 }
 
 /// Why [`connect`] can't make a model.
+#[cfg(feature = "http")]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {

@@ -55,8 +55,10 @@ pub mod prelude {
     pub use terret_agent::{
         Agent, EffectClass, Event, Report, Run, Session, Tool, ToolContext, ToolError, ToolOutput, tool,
     };
+    #[cfg(feature = "http")]
+    pub use terret_llm::connect;
     pub use terret_llm::{
         Block, Content, Message, Model, ModelError, Options, Request, ScriptedModel, ScriptedReply, StreamEvent,
-        ToolCall, UserMessage, connect,
+        ToolCall, UserMessage,
     };
 }

@@ -1,5 +1,8 @@
 //! How bytes get to a provider and back.
 
+#[cfg(feature = "cassette")]
+pub mod cassette;
+#[cfg(feature = "http")]
 mod http;
 
 use std::fmt;
@@ -13,6 +16,7 @@ use futures_core::Stream;
 use crate::error::{ErrorKind, ModelError};
 use crate::segments::Segments;
 
+#[cfg(feature = "http")]
 pub use http::HttpTransport;
 
 /// Carries a request to a server and the answer back: the HTTP client, a recorder, a replayer, a test double.
@@ -58,6 +62,9 @@ pub enum TransportError {
     /// The request can't be sent as it is, or the client can't be set up.
     #[error("can't send the request: {0}")]
     Invalid(String),
+    /// A replayer has no answer to the request. The text shows the nearest one that it has.
+    #[error("{0}")]
+    NotRecorded(String),
     /// There is no connection: the name isn't known, nobody listens, TLS failed, or it took too long.
     #[error("can't connect to {server}: {reason}")]
     Connect {
@@ -79,7 +86,7 @@ pub enum TransportError {
 impl From<TransportError> for ModelError {
     fn from(error: TransportError) -> Self {
         let kind = match error {
-            TransportError::Invalid(_) => ErrorKind::InvalidRequest,
+            TransportError::Invalid(_) | TransportError::NotRecorded(_) => ErrorKind::InvalidRequest,
             TransportError::Connect { .. } | TransportError::Broken { .. } => ErrorKind::Network,
         };
         ModelError::new(kind, error.to_string())

@@ -1,12 +1,16 @@
 //! Wires: the vendors' protocols as pure functions. Nothing here does I/O.
 
+#[cfg(feature = "anthropic-messages")]
 mod anthropic_messages;
 mod body;
 mod encoder;
 mod failure;
+#[cfg(feature = "google-generative-ai")]
 mod google_generative_ai;
 mod handoff;
+#[cfg(feature = "openai-completions")]
 mod openai_completions;
+#[cfg(feature = "openai-responses")]
 mod openai_responses;
 mod reader;
 
@@ -59,14 +63,18 @@ impl WireFormat {
         }
     }
 
-    /// The wire of this name, if this crate speaks it.
+    /// The wire of this name, if this crate speaks it and its Cargo feature, which has the same name, is on.
     pub fn wire(&self) -> Option<&'static dyn Wire> {
         match self {
+            #[cfg(feature = "anthropic-messages")]
             WireFormat::AnthropicMessages => Some(&anthropic_messages::AnthropicMessages),
+            #[cfg(feature = "openai-completions")]
             WireFormat::OpenaiCompletions => Some(&openai_completions::OpenaiCompletions),
+            #[cfg(feature = "openai-responses")]
             WireFormat::OpenaiResponses => Some(&openai_responses::OpenaiResponses),
+            #[cfg(feature = "google-generative-ai")]
             WireFormat::GoogleGenerativeAi => Some(&google_generative_ai::GoogleGenerativeAi),
-            WireFormat::Other(_) => None,
+            _ => None,
         }
     }
 }
