@@ -5,7 +5,14 @@
 //! finish in any order, steering and follow-ups, a cancel, a crash (at every record, also between the records of one
 //! step), and completions that are stale or doubled.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test"
+)]
 
 mod inputs;
 mod invariants;
