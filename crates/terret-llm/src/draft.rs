@@ -173,7 +173,7 @@ impl Draft {
 
     /// Appends a fragment to an open block, and joins a surrogate pair that was cut between two of them.
     pub(crate) fn append_fragment(&mut self, index: usize, fragment: &Fragment<'_>) {
-        if *fragment == Fragment::default() {
+        if fragment.is_empty() {
             return;
         }
         self.append_halves(index, fragment.low);
@@ -186,6 +186,9 @@ impl Draft {
     /// Appends what the half pair that the last fragment ended with becomes, now that `low` follows it.
     fn append_halves(&mut self, index: usize, low: Option<u16>) {
         let Some(block) = self.blocks.get_mut(index) else { return };
+        if block.half.is_none() && low.is_none() {
+            return;
+        }
         let halves = block.half.take().into_iter().chain(low);
         let text: String = char::decode_utf16(halves).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
         self.append(index, &text);

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use async_stream::stream;
@@ -93,7 +94,7 @@ impl Model for HttpModel {
         ReplyStream::new(stream! {
             let draft = Draft::new(&spec).after(request.messages.clone()).coalescing();
             let mut watch = Watch::new(cancel, limits);
-            let opened = match encode(&encoder, &spec, &endpoint, &request) {
+            let opened = match encode(&encoder, &spec, &endpoint, request) {
                 Ok((wire, request)) => watch.over(open(&*transport, request)).await.flatten().map(|it| (wire, it)),
                 Err(error) => Err(error),
             };
@@ -149,10 +150,10 @@ fn encode(
     encoder: &Encoder,
     spec: &ModelSpec,
     endpoint: &Endpoint,
-    request: &Request,
+    request: Request,
 ) -> Result<(&'static dyn Wire, HttpRequest), ModelError> {
     let wire = spec.wire.wire().ok_or_else(|| EncodeError::NoWire(spec.wire.clone()))?;
-    Ok((wire, endpoint.address(encoder.encode(request)?)?))
+    Ok((wire, endpoint.address(encoder.encode(&request)?)?))
 }
 
 /// Sends the request; a failure status is an error.
@@ -221,7 +222,13 @@ struct Watch {
     heard: Instant,
     silence: Silence,
     limits: Limits,
+    /// How many waits in a row were over at once, and didn't ask for a cancel or the time.
+    unwatched: usize,
 }
+
+/// What is there already is taken without further ado, but only so often: bytes that never stop and never mean anything
+/// are silence, too.
+const UNWATCHED: usize = 32;
 
 /// What a server is silent before.
 #[derive(Clone, Copy, PartialEq)]
@@ -238,24 +245,32 @@ impl Watch {
             heard: Instant::now(),
             silence: Silence::FirstEvent,
             limits,
+            unwatched: UNWATCHED,
         }
     }
 
     /// The output of `wait`, unless the call is cancelled or the server is silent for too long before.
     async fn over<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, ModelError> {
         let mut wait = std::pin::pin!(wait);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut self.cancelled => return Err(ModelError::new(ErrorKind::Aborted, "the call was cancelled")),
-                // Before the wait: bytes that never stop and never mean anything are silence, too.
-                () = &mut self.alarm => match self.deadline() {
-                    passed if passed <= Instant::now() => return Err(self.stalled()),
-                    later => self.alarm.as_mut().reset(later),
-                },
-                output = &mut wait => return Ok(output),
+        std::future::poll_fn(|cx| {
+            let unwatched = self.unwatched < UNWATCHED;
+            if unwatched && let Poll::Ready(output) = wait.as_mut().poll(cx) {
+                self.unwatched += 1;
+                return Poll::Ready(Ok(output));
             }
-        }
+            self.unwatched = 0;
+            if self.cancelled.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(ModelError::new(ErrorKind::Aborted, "the call was cancelled")));
+            }
+            while self.alarm.as_mut().poll(cx).is_ready() {
+                match self.deadline() {
+                    passed if passed <= Instant::now() => return Poll::Ready(Err(self.stalled())),
+                    later => self.alarm.as_mut().reset(later),
+                }
+            }
+            if unwatched { Poll::Pending } else { wait.as_mut().poll(cx).map(Ok) }
+        })
+        .await
     }
 
     /// An event has arrived.

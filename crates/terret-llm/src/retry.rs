@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_stream::stream;
+use futures_util::{Stream, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::draft::Draft;
@@ -101,45 +101,41 @@ impl<M: Model + Clone + 'static> Model for Retry<M> {
     }
 
     fn stream(&self, request: Request, cancel: CancellationToken) -> ReplyStream {
-        let Self { model, policy, random } = self.clone();
-        ReplyStream::new(stream! {
-            for attempt in 0.. {
-                let mut events = model.stream(request.clone(), cancel.clone());
-                let mut start = None;
-                let failed = loop {
-                    match events.next().await {
-                        Some(event @ StreamEvent::Start { .. }) => start = Some(event),
-                        Some(StreamEvent::Failed(failed)) => break Some(failed),
-                        first => {
-                            for event in start.take().into_iter().chain(first) {
-                                yield event;
-                            }
-                            break None;
-                        }
-                    }
-                };
-                let Some(failed) = failed else {
-                    while let Some(event) = events.next().await {
-                        yield event;
-                    }
-                    return;
-                };
-                drop(events);
-                let Some(wait) = policy.wait(attempt, &failed.error, random()) else {
-                    if let Some(event) = start {
-                        yield event;
-                    }
-                    yield StreamEvent::Failed(policy.explain(attempt, failed));
-                    return;
-                };
-                tracing::info!(error = %failed.error, ?wait, attempt, "the model call failed before its first event; trying again");
-                if cancel.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
-                    let aborted = ModelError::new(ErrorKind::Aborted, "the call was cancelled");
-                    yield StreamEvent::Failed(Draft::new(model.spec()).into_failed(aborted));
-                    return;
+        let this = self.clone();
+        ReplyStream::new(stream::once(this.begin(request, cancel)).flatten())
+    }
+}
+
+impl<M: Model> Retry<M> {
+    /// Tries until a reply has begun or there are no more tries.
+    async fn begin(self, request: Request, cancel: CancellationToken) -> impl Stream<Item = StreamEvent> {
+        let Self { model, policy, random } = self;
+        let mut attempt = 0;
+        loop {
+            let mut events = model.stream(request.clone(), cancel.clone());
+            let mut start = None;
+            let failed = loop {
+                match events.next().await {
+                    Some(event @ StreamEvent::Start { .. }) => start = Some(event),
+                    Some(StreamEvent::Failed(failed)) => break failed,
+                    first => return stream::iter(start.into_iter().chain(first)).chain(events),
                 }
+            };
+            let ended = |start: Option<StreamEvent>, failed| {
+                let events = start.into_iter().chain(Some(StreamEvent::Failed(failed)));
+                stream::iter(events).chain(ReplyStream::new(stream::empty()))
+            };
+            drop(events);
+            let Some(wait) = policy.wait(attempt, &failed.error, random()) else {
+                return ended(start, policy.explain(attempt, failed));
+            };
+            tracing::info!(error = %failed.error, ?wait, attempt, "the model call failed before its first event; trying again");
+            if cancel.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+                let aborted = ModelError::new(ErrorKind::Aborted, "the call was cancelled");
+                return ended(None, Draft::new(model.spec()).into_failed(aborted));
             }
-        })
+            attempt += 1;
+        }
     }
 }
 

@@ -36,6 +36,14 @@ impl SseParser {
     /// Takes the next bytes and hands each event that they complete to `on_event`, until it returns `false`.
     pub fn push(&mut self, mut bytes: &[u8], mut on_event: impl FnMut(SseEvent<'_>) -> bool) {
         loop {
+            while self.is_between_events()
+                && let Some((event, rest)) = usual_event(bytes)
+            {
+                bytes = rest;
+                if !on_event(event) {
+                    return;
+                }
+            }
             if self.after_cr
                 && let Some((first, rest)) = bytes.split_first()
             {
@@ -75,6 +83,10 @@ impl SseParser {
         }
     }
 
+    fn is_between_events(&self) -> bool {
+        self.started && !self.after_cr && !self.has_data && self.line.is_empty() && self.name.is_empty()
+    }
+
     /// Takes a line without its end. Returns whether to go on.
     fn take_line(&mut self, mut line: &[u8], on_event: &mut impl FnMut(SseEvent<'_>) -> bool) -> bool {
         if !self.started {
@@ -86,9 +98,8 @@ impl SseParser {
         }
         let (field, value) = match memchr::memchr(b':', line) {
             Some(colon) => {
-                let (field, value) = line.split_at(colon);
-                let value = value.get(1..).unwrap_or_default();
-                (field, value.strip_prefix(b" ").unwrap_or(value))
+                let (field, rest) = line.split_at(colon);
+                (field, value(rest, b":").unwrap_or_default())
             }
             None => (line, &[][..]),
         };
@@ -117,6 +128,30 @@ impl SseParser {
         self.name.clear();
         go_on
     }
+}
+
+/// The event at the beginning, and what follows it, if it is whole and of the usual form: a line of `event:` or none, one
+/// of `data:`, a blank line, all ended by LF. Nothing of such an event has to be copied.
+fn usual_event(bytes: &[u8]) -> Option<(SseEvent<'_>, &[u8])> {
+    let (mut line, mut rest) = usual_line(bytes)?;
+    let mut name = None;
+    if line.starts_with(b"event:") {
+        name = Some(value(line, b"event:")?);
+        (line, rest) = usual_line(rest)?;
+    }
+    let data = value(line, b"data:")?;
+    let rest = rest.strip_prefix(b"\n")?;
+    Some((SseEvent { name: text(name.unwrap_or_default()), data: text(data) }, rest))
+}
+
+fn usual_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (line, rest) = bytes.split_at_checked(memchr::memchr2(b'\n', b'\r', bytes)?)?;
+    Some((line, rest.strip_prefix(b"\n")?))
+}
+
+fn value<'a>(line: &'a [u8], field: &[u8]) -> Option<&'a [u8]> {
+    let value = line.strip_prefix(field)?;
+    Some(value.strip_prefix(b" ").unwrap_or(value))
 }
 
 /// `String::from_utf8_lossy`, several times as fast for what is UTF-8.

@@ -346,9 +346,9 @@ struct Part<'a> {
     #[serde(borrow)]
     thought_signature: Option<Lossy<'a>>,
     #[serde(borrow)]
-    function_call: Option<FunctionCall<'a>>,
+    function_call: Option<Box<FunctionCall<'a>>>,
     #[serde(borrow)]
-    inline_data: Option<InlineData<'a>>,
+    inline_data: Option<Box<InlineData<'a>>>,
 }
 
 #[derive(Default, Deserialize)]

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::calls::{Calls, Open};
 use super::details::Details;
-use super::frame::{CallDelta, Choice, Delta, Detail, Frame, Part, parts, text};
+use super::frame::{CallDelta, Choice, Delta, Detail, Frame, Part, Usage, parts, text};
 use super::usage::Counts;
 use crate::draft::{Draft, Stop};
 use crate::error::{ErrorKind, ModelError};
@@ -108,16 +108,18 @@ impl CompletionsDecoder {
             draft.set_response_id(id);
             draft.start();
         }
-        let mut failed = frame.error || frame.x_groq.error || frame.base_resp.status_code;
+        let mut failed = frame.error || frame.base_resp.status_code;
         failed |= frame.object.as_deref() == Some("error");
-        self.counts.take(&frame.x_groq.usage);
+        if let Some(groq) = &frame.x_groq {
+            failed |= groq.error;
+            self.count(draft, groq.usage.as_deref());
+        }
         // One choice is all that is ever asked for.
         for choice in frame.choices.iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
             self.choice(draft, choice);
             failed |= choice.error;
         }
-        self.counts.take(&frame.usage);
-        self.counts.write(draft.usage_mut());
+        self.count(draft, frame.usage.as_deref());
         if let Some(citations) = frame.citations.map(RawValue::get)
             && citations != self.citations
         {
@@ -144,13 +146,20 @@ impl CompletionsDecoder {
         }
     }
 
+    fn count(&mut self, draft: &mut Draft, report: Option<&Usage>) {
+        if let Some(report) = report {
+            self.counts.take(report);
+            self.counts.write(draft.usage_mut());
+        }
+    }
+
     fn choice(&mut self, draft: &mut Draft, choice: &Choice<'_>) {
-        self.counts.take(&choice.usage);
+        self.count(draft, choice.usage.as_deref());
         if !choice.delta.is_empty() {
             self.incremental = true;
             self.take(draft, &choice.delta, false);
-        } else if !choice.message.is_empty() {
-            self.take(draft, &choice.message, true);
+        } else if let Some(message) = choice.message.as_deref().filter(|message| !message.is_empty()) {
+            self.take(draft, message, true);
         }
         if let Some(reason) = choice.finish_reason.as_deref().filter(|reason| !reason.is_empty()) {
             self.finish_reason = Some(reason.to_owned());
@@ -184,10 +193,11 @@ impl CompletionsDecoder {
         }
         match said.tool_calls.as_slice() {
             _ if again && !self.calls.is_empty() => {}
-            [] if said.function_call.is_empty() => {}
             [] => {
-                let call = CallDelta { function: said.function_call.clone(), ..CallDelta::default() };
-                self.calls.take(draft, &call, true);
+                if let Some(function) = said.function_call.as_deref().filter(|function| !function.is_empty()) {
+                    let call = CallDelta { function: function.clone(), ..CallDelta::default() };
+                    self.calls.take(draft, &call, true);
+                }
             }
             [call] => self.calls.take(draft, call, true),
             calls => calls.iter().for_each(|call| self.calls.take(draft, call, false)),

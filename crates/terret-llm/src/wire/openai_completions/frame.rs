@@ -22,9 +22,9 @@ pub(super) struct Frame<'a> {
     #[serde(borrow, deserialize_with = "lax")]
     pub(super) choices: Vec<Choice<'a>>,
     #[serde(deserialize_with = "lax")]
-    pub(super) usage: Usage,
+    pub(super) usage: Option<Box<Usage>>,
     #[serde(deserialize_with = "lax")]
-    pub(super) x_groq: XGroq,
+    pub(super) x_groq: Option<Box<XGroq>>,
     /// The sources of the whole answer (Perplexity, xAI), in each chunk or in the last one.
     #[serde(borrow)]
     pub(super) citations: Option<&'a RawValue>,
@@ -40,7 +40,7 @@ pub(super) struct Frame<'a> {
 #[serde(default)]
 pub(super) struct XGroq {
     #[serde(deserialize_with = "lax")]
-    pub(super) usage: Usage,
+    pub(super) usage: Option<Box<Usage>>,
     #[serde(deserialize_with = "lax")]
     pub(super) error: bool,
 }
@@ -54,11 +54,11 @@ pub(super) struct Choice<'a> {
     pub(super) delta: Delta<'a>,
     /// A whole response's; some hosts send it in chunks, too.
     #[serde(borrow, deserialize_with = "lax")]
-    pub(super) message: Delta<'a>,
+    pub(super) message: Option<Box<Delta<'a>>>,
     #[serde(borrow, deserialize_with = "lax")]
     pub(super) finish_reason: Option<Cow<'a, str>>,
     #[serde(deserialize_with = "lax")]
-    pub(super) usage: Usage,
+    pub(super) usage: Option<Box<Usage>>,
     #[serde(deserialize_with = "lax")]
     pub(super) error: bool,
 }
@@ -84,7 +84,7 @@ pub(super) struct Delta<'a> {
     pub(super) tool_calls: Vec<CallDelta<'a>>,
     /// The one call of the time before `tool_calls`.
     #[serde(borrow, deserialize_with = "lax")]
-    pub(super) function_call: Function<'a>,
+    pub(super) function_call: Option<Box<Function<'a>>>,
     #[serde(borrow)]
     pub(super) annotations: Option<&'a RawValue>,
     /// Pictures that a model made (OpenRouter).
@@ -111,7 +111,7 @@ impl<'a> Delta<'a> {
             .all(|json| matches!(json.get(), "\"\"" | "[]" | "{}"))
             && self.reasoning_details.is_empty()
             && self.tool_calls.is_empty()
-            && self.function_call.is_empty()
+            && self.function_call.as_ref().is_none_or(|function| function.is_empty())
             && self.images.is_empty()
     }
 }
@@ -120,10 +120,19 @@ impl<'a> Delta<'a> {
 pub(super) fn text<'a>(json: Option<&'a RawValue>) -> Fragment<'a> {
     let json = json.map_or("", RawValue::get);
     match json.as_bytes().first() {
-        Some(b'"') => serde_json::from_str(json).unwrap_or_default(),
+        Some(b'"') => match unescaped(json) {
+            Some(text) => Fragment { text: text.into(), ..Fragment::default() },
+            None => serde_json::from_str(json).unwrap_or_default(),
+        },
         Some(b'0'..=b'9' | b'-') => Fragment { text: json.into(), ..Fragment::default() },
         _ => Fragment::default(),
     }
+}
+
+/// What stands in a JSON string that has no escapes.
+fn unescaped(json: &str) -> Option<&str> {
+    let text = json.strip_prefix('"')?.strip_suffix('"')?;
+    memchr::memchr(b'\\', text.as_bytes()).is_none().then_some(text)
 }
 
 /// Argument text. A host that sends the value instead of its text means the same.

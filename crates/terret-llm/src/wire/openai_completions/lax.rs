@@ -107,6 +107,13 @@ impl<'de, T: Lax<'de>> Lax<'de> for Vec<T> {
     }
 }
 
+/// An object that is rare and large, so that the values around it stay small where it is missing.
+impl<'de, T: Lax<'de>> Lax<'de> for Option<Box<T>> {
+    fn object<A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
+        Ok(Some(Box::new(T::object(object)?)))
+    }
+}
+
 /// A value inside a list or behind a key, read in whichever of its shapes it comes.
 pub(super) struct Field<T>(pub(super) T);
 
