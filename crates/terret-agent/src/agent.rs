@@ -1,5 +1,6 @@
 //! What the embedder holds: an agent, its sessions, and their runs.
 
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,7 +14,7 @@ use crate::driver::{Cancel, Driver, Log};
 use crate::event::{Event, Events, Publisher, Report, Subscriber};
 use crate::gate::{AllowAll, Gate};
 use crate::journal::{Journal, JournalError, MemoryJournal, SessionId, fold};
-use crate::machine::{Failure, Input, Limits, Outcome, Prompt, QueueKind, RunId, Spent};
+use crate::machine::{Answer, Failure, Input, Limits, Outcome, Prompt, QueueKind, RunId, Spent};
 use crate::tool::{SharedTool, Tool, ToolSet, ToolSetError};
 
 /// A model with tools, rules and limits. Immutable, and cheap to clone.
@@ -36,8 +37,8 @@ pub(crate) struct Parts {
 pub struct AgentBuilder {
     parts: Parts,
     tools: Vec<SharedTool>,
-    model_calls: u32,
-    parallel_tools: u32,
+    model_calls: Option<u32>,
+    parallel_tools: Option<u32>,
 }
 
 /// Why an agent can't be put together.
@@ -67,8 +68,8 @@ impl Agent {
                 output_limit: 256 * 1024,
             },
             tools: Vec::new(),
-            model_calls: Limits::default().model_calls.get(),
-            parallel_tools: Limits::default().parallel_tools.get(),
+            model_calls: None,
+            parallel_tools: None,
         }
     }
 
@@ -82,10 +83,12 @@ impl Agent {
         Session::new(self.clone(), Arc::new(MemoryJournal::new()), SessionId::new(), Log::default())
     }
 
-    /// Opens a session of a journal: a new one, or one to go on with.
+    /// Opens a session of a journal: a new one, or one to go on with. The session is owned until the last clone of what
+    /// this returns is dropped and its last run has ended.
     pub async fn open(&self, journal: Arc<dyn Journal>, id: SessionId) -> Result<Session, JournalError> {
+        let ownership = journal.own(&id).await?;
         let records = journal.load(&id).await?;
-        let log = Log { state: fold(&records), records: records.len() as u64 };
+        let log = Log { state: fold(&records), records: records.len() as u64, _ownership: ownership };
         Ok(Session::new(self.clone(), journal, id, log))
     }
 
@@ -125,16 +128,23 @@ impl AgentBuilder {
         self
     }
 
+    /// What a run may spend. [`max_model_calls`](Self::max_model_calls) and
+    /// [`max_parallel_tools`](Self::max_parallel_tools) win over it.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.parts.limits = limits;
+        self
+    }
+
     /// How many model calls a run may make; 200 by default. The tools that the last permitted reply asks for still
     /// run; then the run ends out of budget.
     pub fn max_model_calls(mut self, calls: u32) -> Self {
-        self.model_calls = calls;
+        self.model_calls = Some(calls);
         self
     }
 
     /// How many tools may run at the same time; 8 by default.
     pub fn max_parallel_tools(mut self, tools: u32) -> Self {
-        self.parallel_tools = tools;
+        self.parallel_tools = Some(tools);
         self
     }
 
@@ -161,9 +171,16 @@ impl AgentBuilder {
     pub fn build(self) -> Result<Agent, AgentError> {
         let Self { mut parts, tools, model_calls, parallel_tools } = self;
         parts.tools = ToolSet::new(tools)?;
-        parts.limits.model_calls = model_calls.try_into().map_err(|_| AgentError::ZeroLimit("max_model_calls"))?;
-        parts.limits.parallel_tools =
-            parallel_tools.try_into().map_err(|_| AgentError::ZeroLimit("max_parallel_tools"))?;
+        let limit = |of, limit: &mut NonZeroU32, wanted: Option<u32>| match wanted.map(NonZeroU32::new) {
+            None => Ok(()),
+            Some(None) => Err(AgentError::ZeroLimit(of)),
+            Some(Some(wanted)) => {
+                *limit = wanted;
+                Ok(())
+            }
+        };
+        limit("max_model_calls", &mut parts.limits.model_calls, model_calls)?;
+        limit("max_parallel_tools", &mut parts.limits.parallel_tools, parallel_tools)?;
         Ok(Agent(Arc::new(parts)))
     }
 }
@@ -314,6 +331,13 @@ impl RunHandle {
     /// Says something to the model when it would otherwise be done. False if the run has ended.
     pub fn follow_up(&self, prompt: impl Into<UserPrompt>) -> bool {
         self.queue(QueueKind::FollowUp, prompt.into())
+    }
+
+    /// Answers a question ([`Event::Asked`]). An answer to another call, or to other arguments, changes nothing. False
+    /// if the run has ended.
+    pub fn answer(&self, call_id: impl Into<String>, digest: impl Into<String>, answer: Answer) -> bool {
+        let (call_id, digest) = (call_id.into(), digest.into());
+        self.commands.send(Input::Answered { call_id, digest, answer }).is_ok()
     }
 
     /// Ends the run: the model call and the tools are stopped. The first reason counts.

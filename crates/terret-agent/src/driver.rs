@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::event::{Event, Publisher, Report};
-use crate::journal::{Journal, SessionId};
+use crate::journal::{Journal, Ownership, SessionId};
 use crate::limit::limit;
 use crate::machine::{
-    Effect, Epoch, Failure, Input, Outcome, Prompt, Record, Spent, State, Verdict, apply, decide, due,
+    Effect, Epoch, Failure, Input, Outcome, Prompt, QueueKind, Record, Spent, Stage, State, Verdict, apply, decide, due,
 };
 use crate::tool::{Progress, ProgressSender, ToolContext, ToolError, ToolOutput};
 
@@ -30,6 +30,8 @@ use crate::tool::{Progress, ProgressSender, ToolContext, ToolError, ToolOutput};
 pub(crate) struct Log {
     pub(crate) state: State,
     pub(crate) records: u64,
+    /// Held as long as somebody may append.
+    pub(crate) _ownership: Ownership,
 }
 
 /// A request to cancel, with the reason of whoever asked first.
@@ -68,6 +70,10 @@ pub(crate) struct Driver {
     in_flight: HashMap<tokio::task::Id, EffectId>,
     started: HashSet<EffectId>,
     stop_tools: CancellationToken,
+    /// The digests of questions that were published.
+    asked: HashSet<String>,
+    deadline: Option<Instant>,
+    clock: Clock,
     /// Arguments that were validated for the gate, kept for the tool.
     validated: HashMap<String, Value>,
     progress: (mpsc::Sender<Progress>, mpsc::Receiver<Progress>),
@@ -80,6 +86,7 @@ type EffectId = (EffectKind, Epoch, Arc<str>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum EffectKind {
+    Validate,
     Gate,
     Tool,
     Discover,
@@ -119,6 +126,9 @@ impl Driver {
             in_flight: HashMap::new(),
             started: HashSet::new(),
             stop_tools: CancellationToken::new(),
+            asked: HashSet::new(),
+            deadline: None,
+            clock: Clock::new(),
             validated: HashMap::new(),
             progress: mpsc::channel(256),
             ending: None,
@@ -131,8 +141,7 @@ impl Driver {
             (false, prompt) => vec![Input::Prompt(prompt)],
             (true, Prompt { message: None, .. }) => vec![Input::Resume],
             (true, Prompt { message: Some(message), .. }) => {
-                let kind = crate::machine::QueueKind::Steering;
-                vec![Input::Resume, Input::Queue { kind, message }]
+                vec![Input::Resume, Input::Queue { kind: QueueKind::Steering, message }]
             }
         };
         inputs.reverse();
@@ -162,7 +171,7 @@ impl Driver {
 
     /// Decides, makes the records durable, and only then takes them in and tells of them.
     async fn step(&mut self, input: Input) -> Result<(), NotDurable> {
-        let records = decide(&self.log.state, input, now());
+        let records = decide(&self.log.state, input, self.clock.now());
         if records.is_empty() {
             tracing::debug!("an input that the run has no use for was dropped");
             return Ok(());
@@ -215,7 +224,17 @@ impl Driver {
                     self.reply = Some((epoch, stream));
                 }
                 Effect::CallModel { .. } | Effect::Stop => {}
-                Effect::Gate { epoch, call } => start.push((EffectKind::Gate, epoch, call.clone(), String::new())),
+                Effect::Gate { epoch, call, approved } => {
+                    let kind = if approved { EffectKind::Validate } else { EffectKind::Gate };
+                    start.push((kind, epoch, call.clone(), String::new()));
+                }
+                Effect::Ask { call, question, digest } => {
+                    if self.asked.insert(digest.clone()) {
+                        let (call, question) = (Arc::new(call.clone()), question.to_owned());
+                        self.publisher.publish(&Event::Asked { call, question, digest });
+                    }
+                }
+                Effect::Deadline { at } => self.deadline = Some(self.clock.instant(at)),
                 Effect::StartTool { epoch, call, key } => start.push((EffectKind::Tool, epoch, call.clone(), key)),
                 Effect::Discover { epoch, call, key } => start.push((EffectKind::Discover, epoch, call.clone(), key)),
             }
@@ -232,10 +251,13 @@ impl Driver {
     fn start(&mut self, kind: EffectKind, call: ToolCall, key: String) -> tokio::task::Id {
         let agent = self.agent.clone();
         match kind {
-            EffectKind::Gate => self.tasks.spawn(async move {
+            EffectKind::Gate | EffectKind::Validate => self.tasks.spawn(async move {
                 match agent.0.tools.validate(&call.name, &call.arguments) {
                     Some(Ok(arguments)) => {
-                        let verdict = agent.0.gate.decide(&call, &arguments).await;
+                        let verdict = match kind {
+                            EffectKind::Validate => Verdict::Allow,
+                            _ => agent.0.gate.decide(&call, &arguments).await,
+                        };
                         Finished::Gated { verdict, arguments: Some(arguments) }
                     }
                     Some(Err(rejected)) => Finished::Gated {
@@ -268,7 +290,7 @@ impl Driver {
 
     /// Waits for what happens next. A cancel comes first, then what people say, then what has finished.
     async fn next_input(&mut self) -> Input {
-        if self.log.state.run().is_some_and(|run| matches!(run.stage, crate::machine::Stage::Stopping { .. })) {
+        if self.log.state.run().is_some_and(|run| matches!(run.stage, Stage::Stopping(_))) {
             return Input::Stopped { still_running: self.stop_everything().await };
         }
         loop {
@@ -279,6 +301,10 @@ impl Driver {
                     return Input::Cancel { reason: self.cancel.reason() };
                 }
                 Some(input) = self.inbox.recv() => return input,
+                () = until(self.deadline) => {
+                    self.deadline = None;
+                    return Input::Deadline;
+                }
                 Some((call_id, text)) = self.progress.1.recv() => {
                     self.publisher.publish(&Event::ToolProgress { call_id, text });
                 }
@@ -317,7 +343,7 @@ impl Driver {
                 Input::ToolFinished { epoch, call_id, output }
             }
             (_, Some(Finished::Discovered(output))) => Input::Discovered { epoch, call_id, output },
-            (EffectKind::Gate, None) => {
+            (EffectKind::Gate | EffectKind::Validate, None) => {
                 let verdict = Verdict::Deny { reason: "the gate failed to decide (it panicked)".into() };
                 Input::GateDecided { epoch, call_id, verdict }
             }
@@ -422,6 +448,14 @@ fn cost(usage: &Usage, agent: &Agent) -> Money {
     agent.0.model.spec().price.as_ref().map_or(Money::ZERO, |price| price.cost(usage))
 }
 
+/// Waits for a time, or for ever.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Runs a tool. Its error and its panic are its output.
 async fn run_tool(agent: &Agent, call: &ToolCall, validated: Option<Value>, context: ToolContext) -> ToolOutput {
     let Some(tool) = agent.0.tools.get(&call.name) else { return ToolOutput::error(gone_text(&call.name)) };
@@ -448,6 +482,27 @@ fn gone(tool: &str) -> Verdict {
 
 fn gone_text(tool: &str) -> String {
     format!("The tool {tool:?} is not there any more.")
+}
+
+/// Unix milliseconds on the runtime's clock, which tests can pause.
+struct Clock {
+    started: Instant,
+    at: i64,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self { started: Instant::now(), at: now() }
+    }
+
+    fn now(&self) -> i64 {
+        self.at.saturating_add(i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// When a time will be. One that is over is now.
+    fn instant(&self, at: i64) -> Instant {
+        self.started + Duration::from_millis(u64::try_from(at.saturating_sub(self.at)).unwrap_or(0))
+    }
 }
 
 /// Unix milliseconds.

@@ -49,6 +49,16 @@ pub enum Event {
         /// The message.
         message: Arc<Message>,
     },
+    /// A person has to decide about a call: [`RunHandle::answer`](crate::RunHandle::answer). The run waits, if need be
+    /// over restarts.
+    Asked {
+        /// The call.
+        call: Arc<ToolCall>,
+        /// The question.
+        question: String,
+        /// To be named by the answer: it is for this call with these arguments.
+        digest: String,
+    },
     /// A tool was started.
     ToolStarted {
         /// The call.

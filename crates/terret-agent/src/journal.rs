@@ -1,5 +1,6 @@
 //! The journal as a contract: where records become durable.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -44,7 +45,20 @@ impl std::fmt::Display for SessionId {
 }
 
 /// Where records become durable. Nothing here assumes one machine.
+///
+/// The crate's `conformance` feature has a test suite that every implementation must pass.
 pub trait Journal: Send + Sync {
+    /// Makes the caller a session's only writer until what this returns is dropped. The session need not exist yet.
+    ///
+    /// A session that has an owner is refused with [`JournalError::Owned`]. An owner that dies loses its ownership; one
+    /// that was taken for dead and replaced is told [`JournalError::Fenced`] by its next append, before the effect that
+    /// the records announce. The default owns nothing, for a journal that only one process can see: there, `expected`
+    /// alone keeps two writers apart.
+    fn own<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Ownership, JournalError>> {
+        let _ = session;
+        Box::pin(std::future::ready(Ok(Ownership::default())))
+    }
+
     /// Appends records after the first `expected` ones: all of them or none, durable on return.
     ///
     /// Refuses a writer that is behind, so that two processes can't both continue a session. Cancel safe only if the
@@ -74,9 +88,42 @@ pub enum JournalError {
         /// How many there are.
         found: u64,
     },
+    /// Somebody else has the session open for writing.
+    #[error("session {session} is open in {owner}: end that first, or fork the session")]
+    Owned {
+        /// The session.
+        session: SessionId,
+        /// Who has it, for people.
+        owner: String,
+    },
+    /// This writer was taken for dead, and somebody else took the session over.
+    #[error("session {session} was taken over by {owner}: nothing further is written or started here")]
+    Fenced {
+        /// The session.
+        session: SessionId,
+        /// Who has it now, for people.
+        owner: String,
+    },
     /// It can't be read or written.
     #[error("{0}")]
     Storage(String),
+}
+
+/// Being a session's only writer. Dropping it lets others write.
+#[derive(Default)]
+pub struct Ownership(#[expect(dead_code, reason = "held for its drop")] Option<Box<dyn Any + Send + Sync>>);
+
+impl Ownership {
+    /// Ends when the guard is dropped.
+    pub fn until_dropped(guard: impl Any + Send + Sync) -> Self {
+        Self(Some(Box::new(guard)))
+    }
+}
+
+impl std::fmt::Debug for Ownership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ownership")
+    }
 }
 
 /// A journal in memory: gone with the process. Clones share their sessions.

@@ -36,6 +36,8 @@
 //! ```
 
 mod agent;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod driver;
 mod event;
 mod gate;
@@ -47,8 +49,8 @@ mod tool;
 pub use agent::{Agent, AgentBuilder, AgentError, Run, RunHandle, Session, UserPrompt};
 pub use event::{Event, Events, Report};
 pub use gate::{AllowAll, Gate};
-pub use journal::{Journal, JournalError, MemoryJournal, SessionId, fold};
+pub use journal::{Journal, JournalError, MemoryJournal, Ownership, SessionId, fold};
 pub use tool::{
-    EffectClass, FnTool, InvalidSchema, ProgressSender, Rejected, SharedTool, Tool, ToolContext, ToolError, ToolOutput,
-    ToolSet, ToolSetError, tool,
+    EffectClass, FnTool, InvalidSchema, Progress, ProgressSender, Rejected, SharedTool, Tool, ToolContext, ToolError,
+    ToolOutput, ToolSet, ToolSetError, tool,
 };

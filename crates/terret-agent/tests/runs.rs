@@ -1,5 +1,7 @@
 //! Runs on a scripted model: what each ends in, and what it leaves in the transcript.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
 mod support;
 
 use std::sync::Arc;
@@ -7,9 +9,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use support::{Ran, add, agent, call, text};
-use terret_agent::machine::{Budget, Failure, Outcome, QueueKind, Verdict, Violation};
-use terret_agent::{Agent, AgentError, Event, FnTool, MemoryJournal, SessionId, ToolError, ToolOutput, fold, tool};
-use terret_llm::{ErrorKind, Message, ModelError, ScriptedModel, ScriptedReply, StopReason, ToolCall, Usage};
+use terret_agent::machine::{Answer, Budget, Failure, Limits, Outcome, QueueKind, Verdict, Violation};
+use terret_agent::{
+    Agent, AgentError, Event, FnTool, Journal as _, MemoryJournal, SessionId, ToolError, ToolOutput, fold, tool,
+};
+use terret_llm::wire::WireFormat;
+use terret_llm::{
+    ErrorKind, Message, ModelError, ModelSpec, Money, Price, Rates, ScriptedModel, ScriptedReply, StopReason, ToolCall,
+    Usage,
+};
 use tokio::sync::Notify;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -17,6 +25,10 @@ struct Nothing {}
 
 async fn run(replies: impl IntoIterator<Item = ScriptedReply>) -> Ran {
     Ran::to_end(agent(replies).build().unwrap().prompt("What is 2 + 3?")).await
+}
+
+fn out_of(budget: Budget) -> Outcome {
+    Outcome::OutOfBudget { budget, still_running: Vec::new() }
 }
 
 fn cancelled(outcome: &Outcome) -> bool {
@@ -156,7 +168,7 @@ async fn the_last_permitted_calls_tool_runs_and_then_the_budget_ends_the_run() {
     ]);
     let agent = Agent::builder(model.clone()).tool(add()).max_model_calls(2).build().unwrap();
     let ran = Ran::to_end(agent.prompt("?")).await;
-    assert_eq!(ran.outcome(), &Outcome::OutOfBudget { budget: Budget::ModelCalls });
+    assert_eq!(ran.outcome(), &out_of(Budget::ModelCalls));
     assert_eq!(ran.results().iter().map(text).collect::<Vec<_>>(), ["2", "4"]);
     assert_eq!(model.requests().len(), 2, "no further model call");
 }
@@ -331,7 +343,7 @@ async fn a_pause_is_another_model_call_on_the_same_budget() {
     let ran = run(replies()).await;
     assert_eq!((ran.outcome(), ran.report().spent.model_calls), (&Outcome::Completed, 2));
     let short = Ran::to_end(agent(replies()).max_model_calls(1).build().unwrap().prompt("?")).await;
-    assert_eq!(short.outcome(), &Outcome::OutOfBudget { budget: Budget::ModelCalls });
+    assert_eq!(short.outcome(), &out_of(Budget::ModelCalls));
 }
 
 /// A tool that goes on when it is told to.
@@ -388,7 +400,7 @@ async fn what_was_queued_and_not_delivered_is_handed_back() {
         events.push(event);
     }
     let ran = Ran { events };
-    assert_eq!(ran.outcome(), &Outcome::OutOfBudget { budget: Budget::ModelCalls });
+    assert_eq!(ran.outcome(), &out_of(Budget::ModelCalls));
     assert_eq!(user_text(&ran.report().undelivered[0]).as_deref(), Some("more"));
 }
 
@@ -473,4 +485,157 @@ async fn a_cancel_while_the_model_is_silent_ends_the_run() {
         events.push(event);
     }
     assert!(cancelled(Ran { events }.outcome()));
+}
+
+fn usage(output: u64) -> Usage {
+    let mut usage = Usage::default();
+    usage.output = output;
+    usage
+}
+
+fn calls_for_ever() -> impl Iterator<Item = ScriptedReply> {
+    (1..100).map(|n| call(&format!("c{n}"), "add", &format!(r#"{{"a":{n},"b":1}}"#)).usage(usage(10)))
+}
+
+#[tokio::test]
+async fn each_budget_ends_the_run_with_its_own_outcome() {
+    let with = |change: fn(&mut Limits)| {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        limits
+    };
+    for (limits, budget, model_calls, tool_calls) in [
+        (with(|l| l.model_calls = 3.try_into().unwrap()), Budget::ModelCalls, 3, 3),
+        (with(|l| l.tool_calls = Some(2.try_into().unwrap())), Budget::ToolCalls, 3, 2),
+        // The call that goes beyond the limit is the last one, and its tool runs.
+        (with(|l| l.tokens = Some(25.try_into().unwrap())), Budget::Tokens, 3, 3),
+        (with(|l| l.cost = Some(Money::from_nanos(15))), Budget::Cost, 2, 2),
+    ] {
+        let mut spec = ModelSpec::new("test", "test", WireFormat::from("test"));
+        spec.price = Some(Price::flat(Rates { output: 1_000_000, ..Rates::default() }));
+        let model = ScriptedModel::new(calls_for_ever()).with_spec(spec);
+        let agent = Agent::builder(model).tool(add()).limits(limits).build().unwrap();
+        let ran = Ran::to_end(agent.prompt("?")).await;
+        let spent = ran.report().spent;
+        assert_eq!(ran.outcome(), &out_of(budget));
+        assert_eq!((spent.model_calls, spent.tool_calls), (model_calls, tool_calls), "{budget:?}");
+        assert_eq!(ran.results().len(), model_calls as usize, "every call has its result");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_time_is_up_is_stopped_in_the_middle_of_a_tool() {
+    let hangs = tool("hangs", "", |_: Nothing, _| async { std::future::pending::<Result<&str, _>>().await });
+    let mut limits = Limits::default();
+    limits.wall_time = Some(5000.try_into().unwrap());
+    let started = tokio::time::Instant::now();
+    let agent = agent([call("c1", "hangs", "{}")]).tool(hangs).limits(limits).build().unwrap();
+    let ran = Ran::to_end(agent.prompt("?")).await;
+    assert_eq!(ran.outcome(), &out_of(Budget::WallTime));
+    assert!(started.elapsed() < Duration::from_secs(8));
+}
+
+#[tokio::test]
+async fn the_same_call_over_and_over_is_warned_about_and_then_ends_the_run() {
+    let again = (1..20).map(|n| call(&format!("c{n}"), "add", r#"{"a":1,"b":1}"#));
+    let ran = run(again).await;
+    assert_eq!(ran.outcome(), &out_of(Budget::Loop));
+    let warned: Vec<bool> = ran.results().iter().map(|result| text(result).contains("times in a row")).collect();
+    assert_eq!(warned, [false, false, false, true, true, true, true, true]);
+    assert_eq!(ran.tools_started().len(), 7, "the eighth is not executed");
+}
+
+#[tokio::test]
+async fn other_arguments_are_not_the_same_call() {
+    let replies = calls_for_ever().take(30).chain([ScriptedReply::text("done")]);
+    assert_eq!(run(replies).await.outcome(), &Outcome::Completed);
+}
+
+/// Runs a call about which a person is asked, and answers.
+async fn asked(answer: Answer) -> Ran {
+    let gate = |_: &ToolCall, _: &serde_json::Value| Verdict::Ask { question: "May it add?".into() };
+    let replies = [call("c1", "add", r#"{"a":1,"b":1}"#), ScriptedReply::text("done")];
+    let mut run = agent(replies).gate(gate).build().unwrap().prompt("?");
+    let handle = run.handle();
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        if let Event::Asked { call, question, digest } = &event {
+            assert_eq!(question, "May it add?");
+            // An answer to other arguments changes nothing.
+            handle.answer(&*call.id, "0000", Answer::Deny { reason: "not you".into() });
+            handle.answer(&*call.id, digest, answer.clone());
+        }
+        events.push(event);
+    }
+    Ran { events }
+}
+
+#[tokio::test]
+async fn a_person_approves_denies_or_edits_a_call() {
+    let approved = asked(Answer::Approve).await;
+    assert_eq!(text(&approved.results()[0]), "2");
+
+    let denied = asked(Answer::Deny { reason: "too easy".into() }).await;
+    assert_eq!(text(&denied.results()[0]), "The call was denied: too easy");
+    assert!(denied.tools_started().is_empty());
+
+    let edited = asked(Answer::Edit(r#"{"a":20,"b":22}"#.into())).await;
+    let shown = text(&edited.results()[0]);
+    assert_eq!(shown, r#"[The user changed the arguments to: {"a":20,"b":22}]42"#);
+
+    let unfit = asked(Answer::Edit(r#"{"a":20}"#.into())).await;
+    assert!(text(&unfit.results()[0]).contains("\"b\" is a required property"), "edited arguments are validated");
+    assert!(unfit.tools_started().is_empty());
+}
+
+#[tokio::test]
+async fn an_approval_for_the_run_is_asked_for_once() {
+    let gate = |_: &ToolCall, _: &serde_json::Value| Verdict::Ask { question: "?".into() };
+    let replies =
+        [call("c1", "add", r#"{"a":1,"b":1}"#), call("c2", "add", r#"{"a":2,"b":2}"#), ScriptedReply::text("done")];
+    let mut run = agent(replies).gate(gate).build().unwrap().prompt("?");
+    let handle = run.handle();
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        if let Event::Asked { call, digest, .. } = &event {
+            handle.answer(&*call.id, digest, Answer::ApproveForRun);
+        }
+        events.push(event);
+    }
+    let questions = events.iter().filter(|event| matches!(event, Event::Asked { .. })).count();
+    let ran = Ran { events };
+    assert_eq!((questions, ran.tools_started().len()), (1, 2));
+}
+
+#[tokio::test]
+async fn a_question_survives_a_restart() {
+    let gate = |_: &ToolCall, _: &serde_json::Value| Verdict::Ask { question: "?".into() };
+    let journal = MemoryJournal::new();
+    let id = SessionId::new();
+    let first = agent([call("c1", "add", r#"{"a":1,"b":1}"#)]).gate(gate).build().unwrap();
+    let session = first.open(Arc::new(journal.clone()), id.clone()).await.unwrap();
+    let mut run = session.prompt("?");
+    while let Some(event) = run.next().await {
+        if matches!(event, Event::Asked { .. }) {
+            break;
+        }
+    }
+    // The process dies here: what another one finds are the records.
+    let records = journal.records(&id);
+    let after = MemoryJournal::new();
+    after.append(&id, 0, &records).await.unwrap();
+
+    let second = agent([ScriptedReply::text("done")]).gate(gate).build().unwrap();
+    let mut run = second.open(Arc::new(after), id).await.unwrap().go_on();
+    let handle = run.handle();
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        if let Event::Asked { call, digest, .. } = &event {
+            handle.answer(&*call.id, digest, Answer::Approve);
+        }
+        events.push(event);
+    }
+    let ran = Ran { events };
+    assert_eq!(text(&ran.results()[0]), "2");
+    assert_eq!(ran.outcome(), &Outcome::Completed);
 }

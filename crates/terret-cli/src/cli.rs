@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::wire::Wire;
@@ -54,7 +55,7 @@ pub(crate) struct RunArgs {
     /// Run the prompt to its end, print the result and exit (what happens anyway, for now)
     #[arg(short, long)]
     pub(crate) print: bool,
-    /// The model, as provider/model[:effort], or scripted:FILE
+    /// The model, as provider/model[:effort], as MODEL alone with --base-url, or scripted:FILE
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Ask a server at this address, for example http://127.0.0.1:8080/v1
@@ -121,23 +122,45 @@ pub(crate) enum PermissionMode {
 
 /// Prints help, the version or what is wrong with the command line; in JSON as well, if that was asked for.
 pub(crate) fn complain(error: &clap::Error, args: impl Iterator<Item = OsString>) -> ExitCode {
-    // Nothing can be told when even printing fails.
-    let _ = error.print();
+    let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let problem = several_words(error, &args);
+    let printed = match &problem {
+        Some(problem) => {
+            output::complain(&problem.message);
+            Ok(())
+        }
+        None => error.print(),
+    };
     if !error.use_stderr() {
-        return ExitCode::SUCCESS;
+        return printed.map_or(Exit::RunFailed, |()| Exit::Completed).into();
     }
-    let wants_json = args.filter_map(|arg| arg.into_string().ok()).any(|arg| {
-        arg == "--json"
-            || arg == "json"
-            || arg == "stream-json"
-            || arg.ends_with("=json")
-            || arg.ends_with("=stream-json")
-    });
-    if wants_json {
-        let message = error.to_string();
-        let message = message.lines().next().unwrap_or_default();
-        let message = message.strip_prefix("error: ").unwrap_or(message);
-        output::print_failed_start(&Problem::new(Exit::Usage, message));
+    if args.iter().any(|arg| asks_for_json(arg)) {
+        let problem = problem.unwrap_or_else(|| {
+            let message = error.to_string();
+            let message = message.lines().next().unwrap_or_default();
+            Problem::usage(message.strip_prefix("error: ").unwrap_or(message))
+        });
+        output::print_failed_start(&problem);
     }
     Exit::Usage.into()
+}
+
+/// What is wrong when somebody forgot the quotes. The parser takes the second word for a command or an odd argument.
+fn several_words(error: &clap::Error, args: &[String]) -> Option<Problem> {
+    let of_run = args.first().is_some_and(|arg| arg == "run" || arg == "exec");
+    let word = match (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
+        (Some(ContextValue::String(word)), _) => word,
+        (None, Some(ContextValue::String(word))) if of_run && !word.starts_with('-') => word,
+        _ => return None,
+    };
+    Some(Problem::usage(format!(
+        "{word:?} is one argument too many: put a prompt of several words in quotes, as in terret -p \"fix the failing \
+         test\""
+    )))
+}
+
+/// Guesses, because a command line that can't be parsed has no format.
+fn asks_for_json(arg: &str) -> bool {
+    let format = arg.strip_prefix("--output-format=").or_else(|| arg.strip_prefix("-o")).unwrap_or(arg);
+    matches!(format.trim_start_matches('='), "--json" | "json" | "stream-json")
 }

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use terret::agent::machine::{Failure, Outcome};
 use terret::llm::{ErrorKind, ModelError};
 
+use crate::signals;
+
 /// How the program ends. The numbers are a contract with scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -24,14 +26,19 @@ impl Exit {
         self as u8
     }
 
+    /// The reason of a cancel that a signal asked for, by what the signal means for the program.
+    pub(crate) fn reason(self) -> &'static str {
+        if self == Exit::Terminated { signals::TERMINATED } else { signals::INTERRUPTED }
+    }
+
     /// What a run's outcome means for the program.
     pub(crate) fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Completed => Exit::Completed,
             Outcome::Failed { failure: Failure::Model(error) } => Exit::of_model(error),
             Outcome::OutOfBudget { .. } => Exit::OutOfBudget,
-            Outcome::Cancelled { reason, .. } if reason == crate::signals::TERMINATED => Exit::Terminated,
-            Outcome::Cancelled { reason, .. } if reason == crate::signals::INTERRUPTED => Exit::Interrupted,
+            Outcome::Cancelled { reason, .. } if reason == signals::TERMINATED => Exit::Terminated,
+            Outcome::Cancelled { reason, .. } if reason == signals::INTERRUPTED => Exit::Interrupted,
             _ => Exit::RunFailed,
         }
     }

@@ -1,4 +1,4 @@
-//! Which model is asked: the flag, then the first provider with a key, else a clear message.
+//! Which model is asked: what `--model` says, else a clear message.
 
 use std::sync::Arc;
 
@@ -18,9 +18,14 @@ pub(crate) struct Chosen {
 pub(crate) fn choose(args: &RunArgs) -> Result<Chosen, Problem> {
     let Some(name) = &args.model else { return Err(no_model()) };
     if let Some(path) = name.strip_prefix("scripted:") {
+        if args.base_url.is_some() || args.wire.is_some() {
+            return Err(Problem::usage("a scripted model has no server: leave out --base-url and --wire"));
+        }
         let model = ScriptedModel::from_path(path).map_err(|error| Problem::usage(error.to_string()))?;
         return Ok(Chosen { model: Arc::new(model), effort: None });
     }
+    // A server of the user's own needs no provider's name.
+    let name = if args.base_url.is_some() && !name.contains('/') { format!("custom/{name}") } else { name.clone() };
     let name: ModelRef = name.parse().map_err(|error| Problem::usage(format!("--model: {error}")))?;
     let overrides = Overrides { base_url: args.base_url.clone(), wire: args.wire.clone(), api_key: None };
     let resolved = resolve(&name, &overrides, env).map_err(|error| match error {

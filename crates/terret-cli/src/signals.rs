@@ -1,42 +1,73 @@
-//! Signals: the first one cancels the run, the second one leaves at once.
+//! Signals: the first one asks the program to stop, the second one ends it at once.
 
-use terret::agent::RunHandle;
+use tokio::sync::watch;
 
 use crate::exit::Exit;
 
 pub(crate) const INTERRUPTED: &str = "interrupted";
 pub(crate) const TERMINATED: &str = "terminated";
 
-/// Cancels the run at the first SIGINT or SIGTERM, and ends the process at the second. Never returns.
-#[cfg(unix)]
-pub(crate) async fn watch(run: RunHandle) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    let mut cancelled = false;
-    loop {
-        let (reason, exit) = tokio::select! {
-            _ = interrupt.recv() => (INTERRUPTED, Exit::Interrupted),
-            _ = terminate.recv() => (TERMINATED, Exit::Terminated),
-        };
-        if std::mem::replace(&mut cancelled, true) {
-            std::process::exit(exit.code().into());
+/// Whether the program was asked to stop, and by what.
+pub(crate) struct Signals(watch::Receiver<Option<Exit>>);
+
+impl Signals {
+    /// Waits for SIGINT and SIGTERM from now on. The second one ends the process, whatever that is doing.
+    pub(crate) fn listen() -> Self {
+        let (stop, stopped) = watch::channel(None);
+        tokio::spawn(async move {
+            let Some(mut arrivals) = Arrivals::new() else { return };
+            stop.send_replace(arrivals.next().await);
+            if let Some(exit) = arrivals.next().await {
+                std::process::exit(exit.code().into());
+            }
+        });
+        Self(stopped)
+    }
+
+    /// Ready when the program is asked to stop, with the exit that this means. Cancel safe.
+    pub(crate) async fn stop(&self) -> Exit {
+        let asked = self.0.clone().wait_for(Option::is_some).await.ok().and_then(|exit| *exit);
+        match asked {
+            Some(exit) => exit,
+            None => std::future::pending().await,
         }
-        run.cancel(reason);
     }
 }
 
-/// Cancels the run at the first Ctrl-C, and ends the process at the second. Never returns.
-#[cfg(not(unix))]
-pub(crate) async fn watch(run: RunHandle) {
-    let mut cancelled = false;
-    while tokio::signal::ctrl_c().await.is_ok() {
-        if std::mem::replace(&mut cancelled, true) {
-            std::process::exit(Exit::Interrupted.code().into());
-        }
-        run.cancel(INTERRUPTED);
+#[cfg(unix)]
+struct Arrivals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Arrivals {
+    fn new() -> Option<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let interrupt = signal(SignalKind::interrupt()).ok()?;
+        let terminate = signal(SignalKind::terminate()).ok()?;
+        Some(Self { interrupt, terminate })
     }
-    std::future::pending().await
+
+    async fn next(&mut self) -> Option<Exit> {
+        tokio::select! {
+            arrived = self.interrupt.recv() => arrived.map(|()| Exit::Interrupted),
+            arrived = self.terminate.recv() => arrived.map(|()| Exit::Terminated),
+        }
+    }
+}
+
+/// Ctrl-C.
+#[cfg(not(unix))]
+struct Arrivals;
+
+#[cfg(not(unix))]
+impl Arrivals {
+    fn new() -> Option<Self> {
+        Some(Self)
+    }
+
+    async fn next(&mut self) -> Option<Exit> {
+        tokio::signal::ctrl_c().await.ok().map(|()| Exit::Interrupted)
+    }
 }

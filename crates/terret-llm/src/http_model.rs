@@ -19,7 +19,7 @@ use crate::model::{Model, ModelSpec};
 use crate::request::Request;
 use crate::stream::{ReplyStream, StreamEvent};
 use crate::transport::{Body, HttpRequest, HttpResponse, Transport};
-use crate::wire::{self, ReplyReader, Wire};
+use crate::wire::{self, EncodeError, Encoder, ReplyReader, Wire};
 
 /// How long a server may keep us waiting. There is no limit on a whole reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,18 +50,24 @@ impl Default for Limits {
 }
 
 /// A model behind HTTP. Makes one try per call; [`Retry`](crate::Retry) makes more.
+///
+/// A call that goes on with an earlier one's conversation costs what is new of it, also where several conversations
+/// share the model ([`Encoder`]). Clones share what they know of conversations.
 #[derive(Clone)]
 pub struct HttpModel {
     spec: Arc<ModelSpec>,
     endpoint: Endpoint,
     transport: Arc<dyn Transport>,
     limits: Limits,
+    encoder: Arc<Encoder>,
 }
 
 impl HttpModel {
     /// The model of this spec at this endpoint.
     pub fn new(spec: impl Into<Arc<ModelSpec>>, endpoint: Endpoint, transport: Arc<dyn Transport>) -> Self {
-        Self { spec: spec.into(), endpoint, transport, limits: Limits::default() }
+        let spec = spec.into();
+        let encoder = Arc::new(Encoder::new(spec.clone()));
+        Self { spec, endpoint, transport, limits: Limits::default(), encoder }
     }
 
     /// The same model with other limits.
@@ -83,11 +89,11 @@ impl Model for HttpModel {
     }
 
     fn stream(&self, request: Request, cancel: CancellationToken) -> ReplyStream {
-        let Self { spec, endpoint, transport, limits } = self.clone();
+        let Self { spec, endpoint, transport, limits, encoder } = self.clone();
         ReplyStream::new(stream! {
             let draft = Draft::new(&spec).after(request.messages.clone()).coalescing();
             let mut watch = Watch::new(cancel, limits);
-            let opened = match encode(&spec, &endpoint, request) {
+            let opened = match encode(&encoder, &spec, &endpoint, &request) {
                 Ok((wire, request)) => watch.over(open(&*transport, request)).await.flatten().map(|it| (wire, it)),
                 Err(error) => Err(error),
             };
@@ -140,14 +146,13 @@ impl std::fmt::Debug for HttpModel {
 }
 
 fn encode(
+    encoder: &Encoder,
     spec: &ModelSpec,
     endpoint: &Endpoint,
-    request: Request,
+    request: &Request,
 ) -> Result<(&'static dyn Wire, HttpRequest), ModelError> {
-    let wire = spec.wire.wire().ok_or_else(|| {
-        ModelError::new(ErrorKind::InvalidRequest, format!("there is no wire of the name {}", spec.wire))
-    })?;
-    Ok((wire, endpoint.address(wire.encode(spec, &request)?)?))
+    let wire = spec.wire.wire().ok_or_else(|| EncodeError::NoWire(spec.wire.clone()))?;
+    Ok((wire, endpoint.address(encoder.encode(request)?)?))
 }
 
 /// Sends the request; a failure status is an error.

@@ -50,6 +50,7 @@ mod provider;
 mod request;
 mod retry;
 pub mod scripted;
+mod segments;
 mod sse;
 mod stream;
 mod transcript;
@@ -72,6 +73,7 @@ pub use provider::{InvalidModelRef, ModelRef, Overrides, ResolveError, Resolved,
 pub use request::{CacheRetention, Effort, Options, OutputSchema, Request, ToolChoice, ToolSpec};
 pub use retry::{Retry, RetryPolicy};
 pub use scripted::{ScriptedModel, ScriptedReply};
+pub use segments::Segments;
 pub use sse::{SseEvent, SseParser};
 pub use stream::{BlockKind, Failed, Reply, ReplyStream, StreamEvent};
 pub use transcript::{

@@ -534,7 +534,7 @@ fn a_whole_request() {
     assert_eq!(path, "/messages");
     assert_eq!(headers, [("anthropic-version", "2023-06-01".to_owned())]);
     assert_eq!(
-        std::str::from_utf8(&body).unwrap(),
+        std::str::from_utf8(&body.to_bytes()).unwrap(),
         concat!(
             r#"{"model":"claude-sonnet-4-5","max_tokens":8192,"stream":true,"#,
             r#""system":[{"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}],"#,
@@ -600,7 +600,7 @@ fn replies_go_back_in_their_shape() {
         ),
     ] {
         let request = request(json!([user("hi"), reply(content), user("go on")]));
-        let body = String::from_utf8(encode("claude-sonnet-4-5", &request).unwrap().body.to_vec()).unwrap();
+        let body = String::from_utf8(encode("claude-sonnet-4-5", &request).unwrap().body.to_bytes().to_vec()).unwrap();
         let expected = format!(r#"{{"role":"assistant","content":[{}]}}"#, expected.join(","));
         assert!(body.contains(&expected), "{name}: {expected} in {body}");
     }
@@ -766,7 +766,7 @@ fn every_option_is_in_the_body_or_refused() {
         match (encode(model, &Request { options, ..request_with_tools() }), expected) {
             (Ok(encoded), Ok(fields)) => {
                 plain.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-                assert_eq!(serde_json::from_slice::<Value>(&encoded.body).unwrap(), plain, "{what}");
+                assert_eq!(serde_json::from_slice::<Value>(&encoded.body.to_bytes()).unwrap(), plain, "{what}");
             }
             (Err(EncodeError::Unsupported { option, .. }), Err(expected)) => assert_eq!(option, expected, "{what}"),
             (encoded, expected) => panic!("{what}: {encoded:?}, expected {expected:?}"),
@@ -795,7 +795,7 @@ fn without_tools_a_choice_of_them_is_vacuous_or_refused() {
         match encode("claude-sonnet-4-5", &Request { options, ..request(json!([user("hi")])) }) {
             Ok(encoded) => {
                 assert!(expected.is_none(), "{choice:?}");
-                assert!(!encoded.body.windows(11).any(|bytes| bytes == b"tool_choice"), "{choice:?}");
+                assert!(!encoded.body.to_bytes().windows(11).any(|bytes| bytes == b"tool_choice"), "{choice:?}");
             }
             Err(EncodeError::Unsupported { option, .. }) => assert_eq!(Some(option), expected, "{choice:?}"),
             Err(error) => panic!("{choice:?}: {error}"),
@@ -807,7 +807,7 @@ fn without_tools_a_choice_of_them_is_vacuous_or_refused() {
 fn the_output_limit_is_the_options_else_the_models_else_a_default() {
     let limit = |spec: &ModelSpec, options: Options| {
         let encoded = wire().encode(spec, &Request { options, ..request(json!([user("hi")])) }).unwrap();
-        serde_json::from_slice::<Value>(&encoded.body).unwrap()["max_tokens"].as_u64().unwrap()
+        serde_json::from_slice::<Value>(&encoded.body.to_bytes()).unwrap()["max_tokens"].as_u64().unwrap()
     };
     let mut spec = spec("claude-sonnet-4-5");
     assert_eq!(limit(&spec, Options::default()), 8192);
@@ -822,7 +822,7 @@ fn cache_marks_follow_the_retention_and_the_host() {
         let mut options = Options::default();
         options.cache = cache;
         let request = Request { system: Some("Be brief.".into()), options, ..request_with_tools() };
-        let body: Value = serde_json::from_slice(&wire().encode(spec, &request).unwrap().body).unwrap();
+        let body: Value = serde_json::from_slice(&wire().encode(spec, &request).unwrap().body.to_bytes()).unwrap();
         [&body["system"][0], &body["tools"][0], &body["tools"][1], &body["messages"][0]["content"][0]]
             .map(|place| place["cache_control"].clone())
     };
@@ -865,7 +865,7 @@ fn a_request_up_to_its_last_message_begins_the_next_one() {
     let bodies: Vec<Vec<u8>> = ends
         .into_iter()
         .map(|end| Request { options: no_cache(), ..request(json!(conversation[..end])) })
-        .map(|request| encode("claude-sonnet-4-5", &request).unwrap().body.to_vec())
+        .map(|request| encode("claude-sonnet-4-5", &request).unwrap().body.to_bytes().to_vec())
         .collect();
     for pair in bodies.windows(2) {
         let [this, next] = pair else { unreachable!() };
@@ -981,7 +981,7 @@ fn encode(model: &str, request: &Request) -> Result<Encoded, EncodeError> {
 }
 
 fn body_of(model: &str, request: &Request) -> Value {
-    serde_json::from_slice(&encode(model, request).unwrap().body).unwrap()
+    serde_json::from_slice(&encode(model, request).unwrap().body.to_bytes()).unwrap()
 }
 
 /// The message of a body that is read so many bytes at a time.

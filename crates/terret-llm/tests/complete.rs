@@ -168,7 +168,7 @@ fn each_wire_sends_the_schema_in_its_place_and_as_a_strict_one_where_it_can_say_
         let mut options = Options::default();
         options.output_schema = Some(schema.clone());
         let encoded = encoder.encode(&ModelSpec::new("host", "model", wire.clone()), &Request { options, ..ask() });
-        let body: Value = serde_json::from_slice(&encoded.unwrap().body).unwrap();
+        let body: Value = serde_json::from_slice(&encoded.unwrap().body.to_bytes()).unwrap();
         assert_eq!(body.pointer(place), Some(&expected), "{wire}");
     }
 }

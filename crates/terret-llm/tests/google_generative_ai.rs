@@ -463,7 +463,7 @@ fn failures_are_typed_and_keep_the_partial() {
 fn encode(id: &str, request: &str) -> Result<(String, String), EncodeError> {
     let request: Request = serde_json::from_str(request).unwrap();
     let encoded = WIRE.wire().unwrap().encode(&model(id), &request)?;
-    Ok((encoded.path, String::from_utf8(encoded.body.to_vec()).unwrap()))
+    Ok((encoded.path, String::from_utf8(encoded.body.to_bytes().to_vec()).unwrap()))
 }
 
 fn body(id: &str, request: &str) -> String {

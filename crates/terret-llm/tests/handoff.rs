@@ -1,14 +1,17 @@
 //! What a transcript becomes before it goes to a model.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod conversations;
+
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use conversations::{FOREIGN, by, conversation, image, of_tool, opaque, reply, stopped};
 use proptest::prelude::*;
 use terret_llm::wire::{WireFormat, handoff};
 use terret_llm::{
-    AssistantMessage, Block, CallIdRule, Content, Image, Message, ModelSpec, Opaque, RawJson, StopReason, Text,
-    Thinking, ToolCall, ToolResultMessage, Transcript, Usage, UserMessage,
+    AssistantMessage, Block, CallIdRule, Content, Message, ModelSpec, RawJson, StopReason, Text, Thinking, ToolCall,
+    ToolResultMessage, Transcript, UserMessage,
 };
 
 #[test]
@@ -322,8 +325,6 @@ fn is_legal(id: &str, rule: CallIdRule) -> bool {
     }
 }
 
-const FOREIGN: (&str, &str, &str) = ("openai", "gpt", "openai-completions");
-
 fn target() -> ModelSpec {
     ModelSpec::new("anthropic", "claude", WireFormat::AnthropicMessages)
 }
@@ -346,82 +347,12 @@ fn targets() -> impl Strategy<Value = ModelSpec> {
     })
 }
 
-/// Messages in any order, with so few ids and names that they meet.
-fn conversation() -> impl Strategy<Value = Vec<Message>> {
-    use StopReason::*;
-    let long = "a".repeat(64);
-    let ids = ["", "c1", "c2", "a|b", "a_b", &format!("{long}x"), &format!("{long}y")].map(str::to_owned);
-    let id = prop::sample::select(ids.to_vec());
-    let name = prop::sample::select(vec!["read".to_owned(), "".into(), "bad name!".into(), "n".repeat(65)]);
-    let text = prop::sample::select(vec!["", " \n", "\0", "hi", " hi "]);
-    let signature = prop::option::of(prop::sample::select(vec!["s".to_owned(), "t".into()]));
-    let arguments = prop::sample::select(vec!["{}", r#"{"a":1}"#, r#"{"a":"#, "[1]", "7", "{} {}"]);
-    let block = prop_oneof![
-        (text.clone(), signature.clone(), any::<bool>()).prop_map(|(text, signature, annotated)| {
-            let annotations = annotated.then(|| RawJson::parse("[]").unwrap());
-            Block::Text(Text { text: text.into(), signature, annotations })
-        }),
-        (text.clone(), signature.clone(), any::<bool>()).prop_map(|(text, signature, redacted)| {
-            Block::Thinking(Thinking { thinking: text.into(), signature, redacted })
-        }),
-        Just(Block::Image(image())),
-        prop::sample::select(vec![r#"{"type":"x"}"#, r#""{\"ty""#]).prop_map(opaque),
-        (id.clone(), name.clone(), arguments, signature).prop_map(|(id, name, arguments, signature)| {
-            Block::ToolCall(ToolCall { signature, ..ToolCall::new(id, name, arguments) })
-        }),
-    ];
-    let content = prop::collection::vec(prop_oneof![text.prop_map(Content::text), Just(Content::Image(image()))], 0..3);
-    let who = prop::sample::select(vec![
-        ("anthropic", "claude", "anthropic-messages"),
-        ("anthropic", "claude", "openai-completions"),
-        ("anthropic", "other", "anthropic-messages"),
-        FOREIGN,
-    ]);
-    let reason = prop::sample::select(vec![Stop, ToolUse, ToolUse, Length, Error, Aborted]);
-    let message = prop_oneof![
-        content.clone().prop_map(|content| UserMessage { content, timestamp: 0 }.into()),
-        (prop::collection::vec(block, 0..4), who, reason)
-            .prop_map(|(blocks, who, reason)| stopped(reason, by(who, reply(blocks)))),
-        (id, name, content, any::<bool>()).prop_map(|(id, tool_name, content, is_error)| {
-            ToolResultMessage { tool_name, content, is_error, ..of_tool(&id, "") }.into()
-        }),
-    ];
-    prop::collection::vec(message, 0..12)
-}
-
 fn transcript(messages: impl IntoIterator<Item = Message>) -> Transcript {
     Transcript::from_iter(messages)
 }
 
 fn user(text: &str) -> Message {
     UserMessage::text(text, 0).into()
-}
-
-/// A reply of the target's own.
-fn reply(content: impl Into<Vec<Block>>) -> Message {
-    AssistantMessage {
-        content: content.into(),
-        provider: "anthropic".into(),
-        model: "claude".into(),
-        wire: WireFormat::AnthropicMessages,
-        stop_reason: StopReason::Stop,
-        raw_stop_reason: None,
-        usage: Usage::default(),
-        response_id: None,
-        error: None,
-        timestamp: 0,
-    }
-    .into()
-}
-
-fn by((provider, model, wire): (&str, &str, &str), message: Message) -> Message {
-    let Message::Assistant(reply) = message else { panic!("not a reply: {message:?}") };
-    AssistantMessage { provider: provider.into(), model: model.into(), wire: wire.into(), ..reply }.into()
-}
-
-fn stopped(stop_reason: StopReason, message: Message) -> Message {
-    let Message::Assistant(reply) = message else { panic!("not a reply: {message:?}") };
-    AssistantMessage { stop_reason, ..reply }.into()
 }
 
 fn thought(thinking: &str) -> Block {
@@ -432,27 +363,8 @@ fn call(id: &str, arguments: &str) -> Block {
     Block::ToolCall(ToolCall::new(id, "read", arguments))
 }
 
-fn opaque(raw: &str) -> Block {
-    Block::Opaque(Opaque { wire: WireFormat::AnthropicMessages, raw: RawJson::parse(raw).unwrap() })
-}
-
-fn image() -> Image {
-    Image::new("image/png", b"png")
-}
-
 fn result(id: &str, text: &str) -> Message {
     of_tool(id, text).into()
-}
-
-fn of_tool(id: &str, text: &str) -> ToolResultMessage {
-    ToolResultMessage {
-        tool_call_id: id.into(),
-        tool_name: "read".into(),
-        content: vec![Content::text(text)],
-        details: None,
-        is_error: false,
-        timestamp: 0,
-    }
 }
 
 fn call_ids(messages: &[Cow<'_, Message>]) -> impl Iterator<Item = String> {

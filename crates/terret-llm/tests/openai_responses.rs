@@ -698,7 +698,7 @@ fn encode(request: impl ToString) -> Result<String, EncodeError> {
 fn encode_for(spec: &ModelSpec, request: &Request) -> Result<String, EncodeError> {
     let encoded = spec.wire.wire().unwrap().encode(spec, request)?;
     assert_eq!((encoded.path.as_str(), encoded.headers.len()), ("/responses", 0));
-    Ok(String::from_utf8(encoded.body.to_vec()).unwrap())
+    Ok(String::from_utf8(encoded.body.to_bytes().to_vec()).unwrap())
 }
 
 fn user(text: &str) -> Value {

@@ -1,1 +1,57 @@
-//! terret-store
+//! The journal of terret's agents on SQLite: sessions that survive everything.
+//!
+//! [`SqliteJournal`] keeps each session in a folder of its own:
+//!
+//! ```text
+//! FOLDER/SESSION/journal.db    the records; any sqlite3 reads it
+//!                owner         who may append: locked as long as somebody does
+//!                head          how many records were acknowledged, and their checksum
+//!                blobs/HASH    long texts and pictures, named by their SHA-256
+//! ```
+//!
+//! - An append is a transaction that is synced before it returns, and a record is never changed afterwards.
+//! - A session has one owner. Its number is checked inside every append, so that one that was replaced while it was
+//!   stopped can't write.
+//! - Each record carries a checksum over itself and the record before it, and the head says where the chain must end.
+//!   What was changed, lost or cut off behind our back is found and named; it is never repaired silently.
+//! - Readers wait for nobody, and nobody waits for them.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use terret_agent::{Agent, SessionId};
+//! use terret_llm::{ScriptedModel, ScriptedReply};
+//! use terret_store::SqliteJournal;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let folder = folder.path();
+//! let agent = Agent::builder(ScriptedModel::new([ScriptedReply::text("Hello.")])).build()?;
+//! let id = SessionId::new();
+//!
+//! let session = agent.open(Arc::new(SqliteJournal::new(folder)), id.clone()).await?;
+//! session.prompt("Hi!").report().await;
+//! drop(session);
+//!
+//! let later = agent.open(Arc::new(SqliteJournal::new(folder)), id).await?;
+//! assert_eq!(later.transcript().await.len(), 2);
+//! # Ok(())
+//! # }
+//! ```
+
+mod blobs;
+mod chain;
+mod database;
+mod error;
+mod head;
+mod journal;
+mod lock;
+mod owned;
+mod place;
+mod reader;
+mod writers;
+
+pub use error::{Damage, StoreError};
+pub use journal::SqliteJournal;
+pub use reader::{Kept, Reader, Reading};

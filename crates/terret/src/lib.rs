@@ -4,6 +4,7 @@
 //!
 //! - [`llm`]: many LLM APIs behind one set of transcript types and one streaming call. Useful alone.
 //! - [`agent`]: the loop above it, a pure state machine whose every transition is durable before its effect starts.
+//! - [`store`]: sessions on disk, one SQLite file each.
 //! - [`tools`]: tools that work with files and commands.
 //!
 //! Its three central types are [`agent::Agent`] (a model with tools, rules and limits), [`agent::Run`] (one prompt in
@@ -38,6 +39,8 @@
 
 pub use terret_agent as agent;
 pub use terret_llm as llm;
+#[cfg(feature = "store")]
+pub use terret_store as store;
 #[cfg(feature = "tools")]
 pub use terret_tools as tools;
 

@@ -1,5 +1,7 @@
 //! The walls between the crates, said over what cargo itself knows.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 

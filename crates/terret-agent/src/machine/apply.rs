@@ -1,9 +1,10 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use terret_llm::{Message, ToolCall, Usage};
+use terret_llm::{Arguments, Message, ToolCall, Usage};
 
 use super::state::{Progress, Tail};
-use super::{Batch, Call, CallStage, QueueKind, Queued, Record, RunState, Spent, Stage, State};
+use super::{Batch, Call, CallStage, QueueKind, Queued, Record, RunState, Spent, Stage, State, StopCause};
 use crate::tool::EffectClass;
 
 /// Takes a record into the state. The only way in which state changes.
@@ -18,7 +19,7 @@ impl Progress {
     /// Takes a record in, and returns the messages that it appends to the transcript.
     pub(super) fn apply(&mut self, record: &Record) -> Vec<Arc<Message>> {
         match record {
-            Record::RunStarted { run, limits, tools, prompt } => {
+            Record::RunStarted { run, limits, tools, at, prompt } => {
                 self.epoch = self.epoch.next();
                 self.run = Some(RunState {
                     id: run.clone(),
@@ -26,6 +27,10 @@ impl Progress {
                     spent: Spent::default(),
                     tools: tools.clone(),
                     stage: Stage::Acting,
+                    started: *at,
+                    exceeded: None,
+                    approved: BTreeSet::new(),
+                    repeated: None,
                 });
                 self.lose_open_calls(CallStage::Interrupted);
                 if let Some(prompt) = prompt {
@@ -60,6 +65,12 @@ impl Progress {
                 run.spent.cost += *cost;
             }),
             Record::CallAllowed { call_id } => self.set_stage(call_id, CallStage::Allowed),
+            Record::CallAsked { call_id, question } => {
+                self.set_stage(call_id, CallStage::Asked { question: question.clone() });
+            }
+            Record::CallApproved { call_id, arguments, for_run } => {
+                self.approve(call_id, arguments.as_deref(), *for_run)
+            }
             Record::CallOpened { call_id } => {
                 self.set_stage(call_id, CallStage::Open);
                 self.with_run(|run| run.spent.tool_calls += 1);
@@ -70,8 +81,10 @@ impl Progress {
                 }
                 return self.results_when_complete();
             }
+            Record::BudgetExceeded { budget } => self.with_run(|run| run.exceeded = Some(*budget)),
+            Record::Expired => self.with_run(|run| run.stage = Stage::Stopping(StopCause::OutOfTime)),
             Record::Cancelled { reason } => {
-                self.with_run(|run| run.stage = Stage::Stopping { reason: reason.clone() });
+                self.with_run(|run| run.stage = Stage::Stopping(StopCause::Cancelled(reason.clone())));
             }
             Record::Resumed => {
                 self.epoch = self.epoch.next();
@@ -104,22 +117,43 @@ impl Progress {
     fn accept(&mut self, message: &Arc<Message>) {
         let Message::Assistant(reply) = &**message else { return };
         self.tail = Tail::Answered(reply.stop_reason);
-        let Some(run) = &self.run else { return };
+        let Some(run) = &mut self.run else { return };
         let call = |call: &ToolCall| Call {
             call: Arc::new(call.clone()),
+            edited: false,
             tool: run.tools.get(&call.name).copied(),
-            stage: CallStage::Gating,
+            stage: CallStage::Gating { approved: false },
         };
         let calls: Vec<Call> = reply.tool_calls().map(call).collect();
-        if !calls.is_empty() {
-            self.batch = Some(Batch { calls, run: run.id.clone(), stop_reason: reply.stop_reason });
+        if calls.is_empty() {
+            run.repeated = None;
+            return;
         }
+        let before = run.repeated.take().filter(|(before, _)| makes_the_same_calls(before, message));
+        run.repeated = Some((message.clone(), before.map_or(1, |(_, count)| count + 1)));
+        self.batch = Some(Batch { calls, run: run.id.clone(), stop_reason: reply.stop_reason });
+    }
+
+    fn call_mut(&mut self, call_id: &str) -> Option<&mut Call> {
+        self.batch.as_mut()?.calls.iter_mut().find(|call| call.call.id == call_id)
     }
 
     fn set_stage(&mut self, call_id: &str, stage: CallStage) {
-        let calls = self.batch.iter_mut().flat_map(|batch| &mut batch.calls);
-        if let Some(call) = calls.into_iter().find(|call| call.call.id == call_id) {
+        if let Some(call) = self.call_mut(call_id) {
             call.stage = stage;
+        }
+    }
+
+    fn approve(&mut self, call_id: &str, arguments: Option<&str>, for_run: bool) {
+        let Some(call) = self.call_mut(call_id) else { return };
+        call.stage = CallStage::Gating { approved: true };
+        if let Some(arguments) = arguments {
+            call.edited = true;
+            call.call = Arc::new(ToolCall { arguments: Arguments::new(arguments), ..(*call.call).clone() });
+        }
+        let tool = call.call.name.clone();
+        if for_run {
+            self.with_run(|run| _ = run.approved.insert(tool));
         }
     }
 
@@ -145,6 +179,13 @@ impl Progress {
             .filter_map(|call| if let CallStage::Closed(result) = call.stage { Some(result) } else { None })
             .collect()
     }
+}
+
+fn makes_the_same_calls(a: &Message, b: &Message) -> bool {
+    let calls = |message: &'_ Message| -> Vec<(String, Arguments)> {
+        message.tool_calls().map(|call| (call.name.clone(), call.arguments.clone())).collect()
+    };
+    calls(a) == calls(b)
 }
 
 fn usage(message: &Message) -> Usage {

@@ -1,12 +1,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use terret_llm::{AssistantMessage, Block, Message, Money, Reply, StopReason, ToolCall, ToolResultMessage, Transcript};
+use terret_llm::{AssistantMessage, Block, Content, Message, Money, Reply, StopReason, ToolResultMessage, Transcript};
 
 use super::state::{Progress, Tail};
 use super::{
-    Batch, Budget, Call, CallStage, Epoch, Failure, Input, Outcome, Prompt, QueueKind, Record, RunState, Stage, State,
-    ToolFacts, Verdict, Violation,
+    Answer, Batch, Budget, Call, CallStage, Epoch, Failure, Input, Outcome, Prompt, QueueKind, Record, RunState, Stage,
+    State, StopCause, ToolFacts, Verdict, Violation,
 };
 use crate::tool::ToolOutput;
 
@@ -45,17 +45,23 @@ impl Plan {
             }
             return;
         };
-        let stopping = matches!(run.stage, Stage::Stopping { .. });
+        let stopping = matches!(run.stage, Stage::Stopping(_));
         match input {
             Input::Prompt(_) => {}
             Input::Queue { kind, message } => self.commit(Record::Queued { kind, message: Arc::new(message.into()) }),
             Input::Cancel { .. } if stopping => {}
             Input::Cancel { reason } => self.commit(Record::Cancelled { reason }),
-            Input::Stopped { still_running } => {
-                if let Stage::Stopping { reason } = run.stage.clone() {
-                    self.commit(Record::RunEnded { outcome: Outcome::Cancelled { reason, still_running } });
+            Input::Deadline if stopping || run.deadline().is_none_or(|deadline| self.at < deadline) => {}
+            Input::Deadline => self.commit(Record::Expired),
+            Input::Stopped { still_running } => match run.stage.clone() {
+                Stage::Stopping(StopCause::Cancelled(reason)) => {
+                    self.commit(ended(Outcome::Cancelled { reason, still_running }));
                 }
-            }
+                Stage::Stopping(StopCause::OutOfTime) => {
+                    self.commit(ended(Outcome::OutOfBudget { budget: Budget::WallTime, still_running }));
+                }
+                _ => {}
+            },
             Input::Resume => self.commit(Record::Resumed),
             Input::Replied { epoch, reply, cost } => {
                 if self.is_calling(epoch) {
@@ -68,21 +74,30 @@ impl Plan {
                 }
             }
             Input::GateDecided { epoch, call_id, verdict } => {
-                if let Some(call) = self.acting(epoch, &call_id, &CallStage::Gating) {
+                if let Some(call) = self.acting(epoch, &call_id, |stage| matches!(stage, CallStage::Gating { .. })) {
                     self.commit(match verdict {
                         Verdict::Allow => Record::CallAllowed { call_id },
-                        Verdict::Deny { reason } => error(&call, format!("The call was denied: {reason}"), self.at),
+                        Verdict::Ask { question } => Record::CallAsked { call_id, question },
+                        Verdict::Deny { reason } => error(&call, denied(&reason), self.at),
                         Verdict::Reject { explanation } => error(&call, explanation, self.at),
                     });
                 }
             }
+            Input::Answered { call_id, digest, answer } => {
+                let epoch = self.progress.epoch;
+                let asked = self.acting(epoch, &call_id, |stage| matches!(stage, CallStage::Asked { .. }));
+                if let Some(call) = asked.filter(|call| call.digest() == digest) {
+                    self.commit(answered(&call, answer, self.at));
+                }
+            }
             Input::ToolFinished { epoch, call_id, output } => {
-                if let Some(call) = self.acting(epoch, &call_id, &CallStage::Open) {
+                if let Some(call) = self.acting(epoch, &call_id, |stage| *stage == CallStage::Open) {
+                    let output = self.annotated(&call, output);
                     self.commit(close(&call, output, self.at));
                 }
             }
             Input::Discovered { epoch, call_id, output } => {
-                if let Some(call) = self.acting(epoch, &call_id, &CallStage::InDoubt) {
+                if let Some(call) = self.acting(epoch, &call_id, |stage| *stage == CallStage::InDoubt) {
                     self.commit(match output {
                         Some(output) => close(&call, output, self.at),
                         None => error(&call, OUTCOME_UNKNOWN, self.at),
@@ -95,7 +110,7 @@ impl Plan {
     fn start(&mut self, prompt: Prompt) {
         let Prompt { run, message, limits, tools } = prompt;
         let prompt = message.map(|message| Arc::new(message.into()));
-        self.commit(Record::RunStarted { run, limits, tools, prompt });
+        self.commit(Record::RunStarted { run, limits, tools, at: self.at, prompt });
     }
 
     fn replied(&mut self, reply: Reply, cost: Money, transcript: &Transcript) {
@@ -113,11 +128,31 @@ impl Plan {
     }
 
     /// The call that a completion is for, if the run still waits for it.
-    fn acting(&self, epoch: Epoch, call_id: &str, stage: &CallStage) -> Option<Arc<ToolCall>> {
+    fn acting(&self, epoch: Epoch, call_id: &str, waits: impl FnOnce(&CallStage) -> bool) -> Option<Call> {
         let run = self.progress.run.as_ref()?;
         let call = self.progress.batch.as_ref()?.get(call_id)?;
-        let awaited = epoch == self.progress.epoch && run.stage == Stage::Acting && call.stage == *stage;
-        awaited.then(|| call.call.clone())
+        let awaited = epoch == self.progress.epoch && run.stage == Stage::Acting && waits(&call.stage);
+        awaited.then(|| call.clone())
+    }
+
+    /// An output with what the model has to know beside it.
+    fn annotated(&self, call: &Call, mut output: ToolOutput) -> ToolOutput {
+        if call.edited {
+            let note = format!("[The user changed the arguments to: {}]", call.call.arguments.as_str());
+            output.content.insert(0, Content::text(note));
+        }
+        let run = self.progress.run.as_ref();
+        if let Some((run, limit)) = run.and_then(|run| Some((run, run.limits.repeats?)))
+            && run.repeats() >= limit.warn.get()
+        {
+            let (count, end) = (run.repeats(), limit.end);
+            let note = format!(
+                "[You have made exactly this call {count} times in a row. Do something else, or say what keeps you; at \
+                 {end} times the run ends.]"
+            );
+            output.content.push(Content::text(note));
+        }
+        output
     }
 }
 
@@ -128,29 +163,29 @@ impl Progress {
         match (&run.stage, &self.batch) {
             (Stage::Calling, _) => None,
             (Stage::Failing(failure), _) => Some(ended(Outcome::Failed { failure: failure.clone() })),
-            (Stage::Stopping { .. }, None) => None,
-            (Stage::Stopping { .. }, Some(batch)) => batch.close_unstarted(at),
-            (Stage::Acting, Some(batch)) => batch.settle(run, at).or_else(|| batch.open_next(run)),
+            (Stage::Stopping(_), None) => None,
+            (Stage::Stopping(_), Some(batch)) => batch.close_waiting(CANCELLED, at),
+            (Stage::Acting, Some(batch)) => {
+                batch.settle(run, at).or_else(|| batch.close_beyond_budget(run, at)).or_else(|| batch.open_next(run))
+            }
             (Stage::Acting, None) => Some(self.next_turn(run)),
         }
     }
 
     /// Between turns: deliver what waits, call the model, or end.
     fn next_turn(&self, run: &RunState) -> Record {
-        let may_call = run.spent.model_calls < run.limits.model_calls.get();
+        let out_of = run.out_of();
         match self.tail {
             Tail::Answered(StopReason::Refusal) => ended(Outcome::Failed { failure: Failure::Refused }),
-            Tail::ToAnswer | Tail::Answered(StopReason::Pause) if may_call => {
-                self.deliver_steering().unwrap_or(Record::ModelCalled { epoch: self.epoch.next() })
-            }
-            Tail::ToAnswer | Tail::Answered(StopReason::Pause) => {
-                ended(Outcome::OutOfBudget { budget: Budget::ModelCalls })
-            }
-            Tail::Answered(_) if may_call => self
+            Tail::ToAnswer | Tail::Answered(StopReason::Pause) => match out_of {
+                None => self.deliver_steering().unwrap_or(Record::ModelCalled { epoch: self.epoch.next() }),
+                Some(budget) => ended(Outcome::OutOfBudget { budget, still_running: Vec::new() }),
+            },
+            Tail::Answered(_) if out_of.is_some() => ended(Outcome::Completed),
+            Tail::Answered(_) => self
                 .deliver_steering()
                 .or_else(|| self.deliver_follow_up())
                 .unwrap_or_else(|| ended(Outcome::Completed)),
-            Tail::Answered(_) => ended(Outcome::Completed),
         }
     }
 
@@ -169,18 +204,34 @@ impl Batch {
     /// A result for the first call that gets one without its tool: it is unknown, cut off, refused or interrupted.
     fn settle(&self, run: &RunState, at: i64) -> Option<Record> {
         self.calls.iter().find_map(|it| match (&it.stage, it.tool, self.stop_reason) {
-            (CallStage::Interrupted, ..) => Some(error(&it.call, INTERRUPTED, at)),
-            (CallStage::Gating, _, StopReason::Length) => Some(error(&it.call, CUT_OFF, at)),
-            (CallStage::Gating, _, StopReason::Refusal) => Some(error(&it.call, REFUSED, at)),
-            (CallStage::Gating, None, _) => Some(error(&it.call, unknown_tool(&it.call.name, &run.tools), at)),
+            (CallStage::Interrupted, ..) => Some(error(it, INTERRUPTED, at)),
+            (CallStage::Gating { .. }, _, StopReason::Length) => Some(error(it, CUT_OFF, at)),
+            (CallStage::Gating { .. }, _, StopReason::Refusal) => Some(error(it, REFUSED, at)),
+            (CallStage::Gating { .. }, None, _) => Some(error(it, unknown_tool(&it.call.name, &run.tools), at)),
             _ => None,
         })
     }
 
     /// A result for the first call whose tool never started, and now never will.
-    fn close_unstarted(&self, at: i64) -> Option<Record> {
-        let unstarted = |it: &&Call| matches!(it.stage, CallStage::Gating | CallStage::Allowed);
-        self.calls.iter().find(unstarted).map(|it| error(&it.call, CANCELLED, at))
+    fn close_waiting(&self, why: &str, at: i64) -> Option<Record> {
+        self.calls.iter().find(|call| call.is_waiting()).map(|it| error(it, why, at))
+    }
+
+    /// Once a budget is used up, what waits is closed; what runs may finish.
+    fn close_beyond_budget(&self, run: &RunState, at: i64) -> Option<Record> {
+        match run.exceeded {
+            Some(Budget::Loop) => return self.close_waiting(REPEATED, at),
+            Some(_) => return self.close_waiting(NO_BUDGET, at),
+            None => {}
+        }
+        let repeats = run.limits.repeats.is_some_and(|limit| run.repeats() >= limit.end.get());
+        let untouched = self.calls.iter().any(|call| matches!(call.stage, CallStage::Gating { .. }));
+        if self.run == run.id && repeats && untouched {
+            return Some(Record::BudgetExceeded { budget: Budget::Loop });
+        }
+        let spent = run.limits.tool_calls.is_some_and(|limit| run.spent.tool_calls >= limit.get());
+        let wanted = self.calls.iter().any(Call::is_waiting);
+        (spent && wanted).then_some(Record::BudgetExceeded { budget: Budget::ToolCalls })
     }
 
     /// Opens the first allowed call whose turn has come: there is room, and no exclusive call stands between.
@@ -208,10 +259,26 @@ const CUT_OFF: &str = "Not executed: the reply was cut off at the output limit, 
                        Make the call again with shorter arguments, or split the work into several calls.";
 const REFUSED: &str = "Not executed: the reply ended in a refusal.";
 const CANCELLED: &str = "Not executed: the run was cancelled before the tool started.";
+const NO_BUDGET: &str = "Not executed: the run's budget is used up.";
+const REPEATED: &str = "Not executed: exactly this call was made too many times in a row, and the run ends.";
 const INTERRUPTED: &str = "The run was cancelled before the tool had finished. It changed nothing that a repetition \
                            would harm: call it again if its result is still needed.";
 const OUTCOME_UNKNOWN: &str = "Outcome unknown: the tool was started and then interrupted. It may have done all of its \
                                work, a part, or nothing. It was not started again. Check before you repeat it.";
+
+fn denied(reason: &str) -> String {
+    format!("The call was denied: {reason}")
+}
+
+fn answered(call: &Call, answer: Answer, at: i64) -> Record {
+    let call_id = call.call.id.clone();
+    match answer {
+        Answer::Approve => Record::CallApproved { call_id, arguments: None, for_run: false },
+        Answer::ApproveForRun => Record::CallApproved { call_id, arguments: None, for_run: true },
+        Answer::Edit(arguments) => Record::CallApproved { call_id, arguments: Some(arguments), for_run: false },
+        Answer::Deny { reason } => error(call, denied(&reason), at),
+    }
+}
 
 fn unknown_tool(name: &str, tools: &BTreeMap<String, ToolFacts>) -> String {
     let known: Vec<&str> = tools.keys().map(String::as_str).collect();
@@ -250,11 +317,12 @@ fn ended(outcome: Outcome) -> Record {
     Record::RunEnded { outcome }
 }
 
-fn error(call: &ToolCall, text: impl Into<String>, at: i64) -> Record {
+fn error(call: &Call, text: impl Into<String>, at: i64) -> Record {
     close(call, ToolOutput::error(text), at)
 }
 
-fn close(call: &ToolCall, output: ToolOutput, at: i64) -> Record {
+fn close(call: &Call, output: ToolOutput, at: i64) -> Record {
+    let call = &call.call;
     Record::CallClosed {
         result: Arc::new(Message::ToolResult(ToolResultMessage {
             tool_call_id: call.id.clone(),

@@ -17,6 +17,17 @@ pub enum Effect<'a> {
         epoch: Epoch,
         /// The call.
         call: &'a ToolCall,
+        /// A person has approved it: the gate isn't asked.
+        approved: bool,
+    },
+    /// Wait for a person's answer.
+    Ask {
+        /// The call.
+        call: &'a ToolCall,
+        /// The question.
+        question: &'a str,
+        /// To be named by the answer.
+        digest: String,
     },
     /// Run a tool.
     StartTool {
@@ -35,6 +46,11 @@ pub enum Effect<'a> {
         call: &'a ToolCall,
         /// The key of the lost attempt.
         key: String,
+    },
+    /// Tell when this time has come.
+    Deadline {
+        /// Unix milliseconds.
+        at: i64,
     },
     /// Stop everything that is in flight.
     Stop,

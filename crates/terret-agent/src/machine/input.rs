@@ -40,6 +40,15 @@ pub enum Input {
         /// What it decided.
         verdict: Verdict,
     },
+    /// A person has answered a question. Bound to the call and its arguments, not to an epoch: it may take days.
+    Answered {
+        /// Which call.
+        call_id: String,
+        /// [`Call::digest`](super::Call::digest) of the call that the person saw.
+        digest: String,
+        /// What the person decided.
+        answer: Answer,
+    },
     /// A tool has finished.
     ToolFinished {
         /// The batch's epoch.
@@ -65,6 +74,8 @@ pub enum Input {
         /// What is said.
         message: UserMessage,
     },
+    /// The run's time may be up.
+    Deadline,
     /// Somebody wants the run to end.
     Cancel {
         /// Why; shown to people.
@@ -103,9 +114,31 @@ pub enum Verdict {
         /// Why.
         reason: String,
     },
+    /// A person has to decide.
+    Ask {
+        /// The question, for the person.
+        question: String,
+    },
     /// The arguments don't fit the tool's schema, and the model is told what was received and what is allowed.
     Reject {
         /// Every violation, and what was received.
         explanation: String,
+    },
+}
+
+/// What a person decided about a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// The tool may start.
+    Approve,
+    /// The tool may start, and so may all later calls of it in this run.
+    ApproveForRun,
+    /// The tool may start with these arguments, as JSON text, if they are valid. The model is told.
+    Edit(String),
+    /// The tool must not start, and the model is told why.
+    Deny {
+        /// Why.
+        reason: String,
     },
 }

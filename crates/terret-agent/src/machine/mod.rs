@@ -48,7 +48,10 @@ pub use apply::apply;
 pub use decide::decide;
 pub use due::due;
 pub use effect::Effect;
-pub use input::{Input, Prompt, Verdict};
+pub use input::{Answer, Input, Prompt, Verdict};
 pub use outcome::{Budget, Failure, Outcome, Violation};
 pub use record::{QueueKind, Record};
-pub use state::{Batch, Call, CallStage, Epoch, Limits, Queued, RunId, RunState, Spent, Stage, State, ToolFacts};
+pub use state::{
+    Batch, Call, CallStage, Epoch, Limits, LoopLimit, Queued, RunId, RunState, Spent, Stage, State, StopCause,
+    ToolFacts,
+};

@@ -27,6 +27,9 @@ pub enum Outcome {
     OutOfBudget {
         /// Which budget.
         budget: Budget,
+        /// The ids of calls whose tools could not be stopped when the time was up.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        still_running: Vec<String>,
     },
 }
 
@@ -71,6 +74,16 @@ pub enum Violation {
 pub enum Budget {
     /// [`Limits::model_calls`](super::Limits::model_calls).
     ModelCalls,
+    /// [`Limits::tool_calls`](super::Limits::tool_calls).
+    ToolCalls,
+    /// [`Limits::tokens`](super::Limits::tokens).
+    Tokens,
+    /// [`Limits::cost`](super::Limits::cost).
+    Cost,
+    /// [`Limits::wall_time`](super::Limits::wall_time).
+    WallTime,
+    /// [`Limits::repeats`](super::Limits::repeats): the model went round in circles.
+    Loop,
 }
 
 impl fmt::Display for Violation {
@@ -98,7 +111,20 @@ impl fmt::Display for Outcome {
                 write!(f, "cancelled: {reason}; could not be stopped: {}", still_running.join(", "))
             }
             Outcome::Failed { failure } => write!(f, "failed: {failure}"),
-            Outcome::OutOfBudget { budget: Budget::ModelCalls } => f.write_str("out of budget: model calls"),
+            Outcome::OutOfBudget { budget, .. } => write!(f, "out of budget: {budget}"),
         }
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Budget::ModelCalls => "model calls",
+            Budget::ToolCalls => "tool calls",
+            Budget::Tokens => "tokens",
+            Budget::Cost => "cost",
+            Budget::WallTime => "time",
+            Budget::Loop => "the model makes the same calls over and over",
+        })
     }
 }

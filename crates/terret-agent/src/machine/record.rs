@@ -4,7 +4,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use terret_llm::{Message, Money, Usage};
 
-use super::{Epoch, Failure, Limits, Outcome, RunId, ToolFacts};
+use super::{Budget, Epoch, Failure, Limits, Outcome, RunId, ToolFacts};
 
 /// One durable fact. The journal keeps these, and the state is their fold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub enum Record {
         limits: Limits,
         /// Its tools.
         tools: Arc<BTreeMap<String, ToolFacts>>,
+        /// When, in Unix milliseconds.
+        at: i64,
         /// What the user says; queued as steering, so that it is delivered first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prompt: Option<Arc<Message>>,
@@ -56,10 +58,27 @@ pub enum Record {
         /// What that cost.
         cost: Money,
     },
-    /// The gate let a call pass.
+    /// The gate let a call pass, or its approved arguments are valid.
     CallAllowed {
         /// Which call.
         call_id: String,
+    },
+    /// A person has to decide about a call.
+    CallAsked {
+        /// Which call.
+        call_id: String,
+        /// The question, for the person.
+        question: String,
+    },
+    /// A person approved a call. Its arguments are validated (again) before its tool starts.
+    CallApproved {
+        /// Which call.
+        call_id: String,
+        /// The arguments, if the person changed them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<String>,
+        /// Whether all later calls of this tool in this run are approved, too.
+        for_run: bool,
     },
     /// A tool may start.
     CallOpened {
@@ -71,6 +90,13 @@ pub enum Record {
         /// The result, of role `toolResult`.
         result: Arc<Message>,
     },
+    /// A budget is used up: no further tool starts, and when those that run have finished, the run ends.
+    BudgetExceeded {
+        /// Which budget.
+        budget: Budget,
+    },
+    /// The run's time is up: everything is being stopped.
+    Expired,
     /// A cancel was accepted.
     Cancelled {
         /// Why.

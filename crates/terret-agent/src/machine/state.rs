@@ -1,11 +1,12 @@
-use std::collections::BTreeMap;
-use std::num::NonZeroU32;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use terret_llm::{Message, Money, StopReason, ToolCall, Transcript, Usage};
 
-use super::{Failure, QueueKind};
+use super::{Budget, Failure, QueueKind};
 use crate::tool::EffectClass;
 
 /// A session as the fold of its records: what has been said, and what is going on.
@@ -60,6 +61,14 @@ pub struct RunState {
     pub tools: Arc<BTreeMap<String, ToolFacts>>,
     /// What it is doing.
     pub stage: Stage,
+    /// When it was started, in Unix milliseconds.
+    pub started: i64,
+    /// What it has used up. Nothing new starts then, and what runs may finish.
+    pub exceeded: Option<Budget>,
+    /// The tools whose calls a person has approved for the whole run.
+    pub approved: BTreeSet<String>,
+    /// The last reply that made calls, and how many replies in a row have made the same ones.
+    pub repeated: Option<(Arc<Message>, u32)>,
 }
 
 /// What a run is doing.
@@ -72,11 +81,18 @@ pub enum Stage {
     Acting,
     /// The model call has failed.
     Failing(Failure),
-    /// A cancel was accepted: everything is being stopped.
-    Stopping {
-        /// Why.
-        reason: String,
-    },
+    /// Everything is being stopped.
+    Stopping(StopCause),
+}
+
+/// Why a run is being stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StopCause {
+    /// Somebody cancelled it, and said why.
+    Cancelled(String),
+    /// Its time is up.
+    OutOfTime,
 }
 
 /// The calls of one reply, in the order in which the model made them. Exists until each one has its result.
@@ -93,8 +109,10 @@ pub struct Batch {
 /// A call of a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// What the model asked for.
+    /// What is to be done: what the model asked for, or what a person made of it.
     pub call: Arc<ToolCall>,
+    /// Whether a person has changed the arguments.
+    pub edited: bool,
     /// What the machine must know of the tool; nothing for a tool that the run doesn't have.
     pub tool: Option<ToolFacts>,
     /// How far it got.
@@ -105,8 +123,16 @@ pub struct Call {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CallStage {
-    /// Waits for the gate's verdict.
-    Gating,
+    /// Waits for the gate's verdict; or, where a person has approved it, for its arguments to be validated.
+    Gating {
+        /// Whether a person has approved this very call.
+        approved: bool,
+    },
+    /// Waits for a person's answer.
+    Asked {
+        /// The question, for the person.
+        question: String,
+    },
     /// Allowed; waits for its turn.
     Allowed,
     /// The tool was announced and may have started.
@@ -148,14 +174,51 @@ pub struct Limits {
     pub model_calls: NonZeroU32,
     /// Tools that run at the same time.
     pub parallel_tools: NonZeroU32,
+    /// Tools that are started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<NonZeroU32>,
+    /// Tokens of all replies. A model call that goes beyond it is the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<NonZeroU64>,
+    /// Money. A model call that goes beyond it is the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Money>,
+    /// Milliseconds from the start of the run, waits included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall_time: Option<NonZeroU64>,
+    /// Replies in a row that make exactly the same calls. See [`LoopLimit`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<LoopLimit>,
+}
+
+/// What to do with a model that makes the same calls, with the same arguments, reply after reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopLimit {
+    /// From so many replies in a row on, the results carry a warning to the model.
+    pub warn: NonZeroU32,
+    /// At so many, the calls are not executed any more and the run ends.
+    pub end: NonZeroU32,
 }
 
 impl Default for Limits {
-    /// 200 model calls; 8 tools at the same time.
+    /// 200 model calls; 8 tools at the same time; a warning after 4 repeated replies, and the end after 8.
     fn default() -> Self {
-        const CALLS: NonZeroU32 = NonZeroU32::new(200).unwrap();
-        const TOOLS: NonZeroU32 = NonZeroU32::new(8).unwrap();
-        Self { model_calls: CALLS, parallel_tools: TOOLS }
+        Self {
+            model_calls: at_least_one(200),
+            parallel_tools: at_least_one(8),
+            tool_calls: None,
+            tokens: None,
+            cost: None,
+            wall_time: None,
+            repeats: Some(LoopLimit { warn: at_least_one(4), end: at_least_one(8) }),
+        }
+    }
+}
+
+const fn at_least_one(n: u32) -> NonZeroU32 {
+    match NonZeroU32::new(n) {
+        Some(n) => n,
+        None => NonZeroU32::MIN,
     }
 }
 
@@ -231,7 +294,46 @@ impl Batch {
     }
 }
 
+impl RunState {
+    /// What it has used up, so that it must not call the model again.
+    pub(super) fn out_of(&self) -> Option<Budget> {
+        let Self { limits, spent, .. } = self;
+        let tokens = limits.tokens.is_some_and(|limit| spent.usage.total() >= limit.get());
+        let cost = limits.cost.is_some_and(|limit| spent.cost >= limit);
+        self.exceeded
+            .or((spent.model_calls >= limits.model_calls.get()).then_some(Budget::ModelCalls))
+            .or(tokens.then_some(Budget::Tokens))
+            .or(cost.then_some(Budget::Cost))
+    }
+
+    /// When its time is up, in Unix milliseconds.
+    pub fn deadline(&self) -> Option<i64> {
+        let wall_time = i64::try_from(self.limits.wall_time?.get()).unwrap_or(i64::MAX);
+        Some(self.started.saturating_add(wall_time))
+    }
+
+    /// How many replies in a row have made the same calls.
+    pub fn repeats(&self) -> u32 {
+        self.repeated.as_ref().map_or(0, |(_, count)| *count)
+    }
+}
+
 impl Call {
+    /// What a person's answer has to name: this call with these arguments, and no other.
+    pub fn digest(&self) -> String {
+        let mut hash = Sha256::new();
+        for part in [&self.call.id, &self.call.name, self.call.arguments.as_str()] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether its tool has not started, and may never.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.stage, CallStage::Gating { .. } | CallStage::Asked { .. } | CallStage::Allowed)
+    }
+
     /// Whether it has its result.
     pub fn is_closed(&self) -> bool {
         matches!(self.stage, CallStage::Closed(_))

@@ -87,10 +87,11 @@ pub struct ToolContext {
 pub struct ProgressSender(Option<(String, tokio::sync::mpsc::Sender<Progress>)>);
 
 /// The id of a call, and more of its tool's output.
-pub(crate) type Progress = (String, String);
+pub type Progress = (String, String);
 
 impl ProgressSender {
-    pub(crate) fn new(call_id: String, sender: tokio::sync::mpsc::Sender<Progress>) -> Self {
+    /// Sends each update to a channel, as a pair of the call's id and the text.
+    pub fn new(call_id: String, sender: tokio::sync::mpsc::Sender<Progress>) -> Self {
         Self(Some((call_id, sender)))
     }
 

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use terret_llm::{Content, RawJson};
+use terret_llm::{Content, Image, RawJson};
 
 /// What a tool returns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +23,13 @@ impl ToolOutput {
     /// A text that the model should read as a failure.
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(text) }
+    }
+
+    /// The same output followed by a picture: the bytes of an image file, and its media type, such as `image/png`.
+    #[must_use]
+    pub fn with_image(mut self, media_type: impl Into<String>, bytes: &[u8]) -> Self {
+        self.content.push(Content::Image(Image::new(media_type, bytes)));
+        self
     }
 
     /// The same output with details for people. A value that can't be written as JSON is left out.

@@ -110,12 +110,17 @@ fn schema<A: JsonSchema>() -> RawJson {
     RawJson::from(&schema)
 }
 
-/// Drops the titles, and closes every object that doesn't say whether it is open.
+/// Drops what models don't need (titles, and formats of numbers, which no validator checks), and closes every object
+/// that doesn't say whether it is open.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             if map.get("title").is_some_and(Value::is_string) {
                 map.remove("title");
+            }
+            let number_format = |format: &str| format.starts_with("int") || format.starts_with("uint");
+            if map.get("format").and_then(Value::as_str).is_some_and(number_format) {
+                map.remove("format");
             }
             if map.contains_key("properties") {
                 map.entry("additionalProperties").or_insert(Value::Bool(false));

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use terret_agent::machine::{Effect, Input, Limits, Prompt, QueueKind, RunId, Stage, State, ToolFacts, Verdict, due};
+use terret_agent::machine::{
+    Answer, CallStage, Effect, Input, Limits, Prompt, QueueKind, RunId, Stage, State, ToolFacts, Verdict, due,
+};
 use terret_agent::{EffectClass, ToolOutput};
 use terret_llm::{
     BlockKind, Draft, ErrorKind, ModelError, ModelSpec, Money, Reply, Stop, StopReason, StreamEvent, Usage,
@@ -14,19 +16,17 @@ use terret_llm::{
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Bounds {
     pub(crate) prompts: u8,
-    /// Model calls of a run.
-    pub(crate) calls: u8,
     pub(crate) queued: u8,
     pub(crate) crashes: u8,
     pub(crate) cancels: u8,
 }
 
-pub(crate) fn inputs(state: &State, used: Bounds, allowed: Bounds) -> Vec<(Input, Bounds)> {
+pub(crate) fn inputs(state: &State, used: Bounds, allowed: Bounds, limits: Limits) -> Vec<(Input, Bounds)> {
     let mut inputs = completions(state).into_iter().map(|input| (input, used)).collect::<Vec<_>>();
     if state.run().is_none() && used.prompts < allowed.prompts {
         let used = Bounds { prompts: used.prompts + 1, ..used };
-        inputs.push((prompt(used.prompts, allowed, Some("prompt")), used));
-        inputs.push((prompt(used.prompts, allowed, None), used));
+        inputs.push((prompt(used.prompts, limits, Some("prompt")), used));
+        inputs.push((prompt(used.prompts, limits, None), used));
     }
     if state.run().is_some() && used.queued < allowed.queued {
         let used = Bounds { queued: used.queued + 1, ..used };
@@ -55,12 +55,26 @@ fn completions(state: &State) -> Vec<Input> {
                 let error = ModelError::new(ErrorKind::Overloaded, "overloaded");
                 inputs.push(Input::ModelFailed { epoch, error, usage: Usage::default(), cost: Money::ZERO });
             }
-            Effect::Gate { epoch, call } => {
+            Effect::Gate { epoch, call, approved } => {
                 let deny = Verdict::Deny { reason: "no".into() };
-                for verdict in [Verdict::Allow, deny] {
+                let ask = Verdict::Ask { question: "may it?".into() };
+                let reject = Verdict::Reject { explanation: "not so".into() };
+                let verdicts = match (approved, &*call.name) {
+                    (true, _) => vec![Verdict::Allow, reject],
+                    (false, "write") => vec![Verdict::Allow, ask],
+                    (false, _) => vec![Verdict::Allow, deny],
+                };
+                for verdict in verdicts {
                     inputs.push(Input::GateDecided { epoch, call_id: call.id.clone(), verdict });
                 }
             }
+            Effect::Ask { call, digest, .. } => {
+                let deny = Answer::Deny { reason: "no".into() };
+                for answer in [Answer::ApproveForRun, Answer::Edit("{\"b\":1}".into()), deny] {
+                    inputs.push(Input::Answered { call_id: call.id.clone(), digest: digest.clone(), answer });
+                }
+            }
+            Effect::Deadline { .. } => inputs.push(Input::Deadline),
             Effect::StartTool { epoch, call, .. } => {
                 let output = ToolOutput::text("ran");
                 inputs.push(Input::ToolFinished { epoch, call_id: call.id.clone(), output });
@@ -95,6 +109,15 @@ pub(crate) fn stale(state: &State) -> Vec<Input> {
     }
     let acting = state.run().is_some_and(|run| run.stage == Stage::Acting);
     let closed = |id: &str| state.batch().and_then(|batch| batch.get(id)).is_none_or(|call| call.is_closed());
+    let asked = state.batch().into_iter().flat_map(|batch| &batch.calls);
+    for call in asked {
+        // To other arguments than those that are asked about, or to a call that isn't asked about.
+        let digest = match call.stage {
+            CallStage::Asked { .. } => "another".to_owned(),
+            _ => call.digest(),
+        };
+        inputs.push(Input::Answered { call_id: call.call.id.clone(), digest, answer: Answer::Approve });
+    }
     for call in ["nobody", "c1", "c2"].into_iter().filter(|id| !acting || closed(id)) {
         let call_id = call.to_owned();
         let output = ToolOutput::text("late");
@@ -140,10 +163,7 @@ fn reply(text: &str, calls: &[(&str, &str)], reason: StopReason) -> Reply {
     }
 }
 
-fn prompt(n: u8, allowed: Bounds, message: Option<&str>) -> Input {
-    let mut limits = Limits::default();
-    limits.model_calls = u32::from(allowed.calls).try_into().unwrap();
-    limits.parallel_tools = 2.try_into().unwrap();
+fn prompt(n: u8, limits: Limits, message: Option<&str>) -> Input {
     Input::Prompt(Prompt { run: RunId(format!("run{n}")), message: message.map(user), limits, tools: tools() })
 }
 

@@ -26,6 +26,8 @@ pub(crate) fn of_state(state: &State) {
     a_stopping_run_only_stops(state);
     if let Some(run) = state.run() {
         assert!(run.spent.model_calls <= run.limits.model_calls.get(), "model calls beyond the budget");
+        let tool_calls = run.limits.tool_calls.map_or(u32::MAX, |limit| limit.get());
+        assert!(run.spent.tool_calls <= tool_calls, "tools beyond the budget");
         let in_flight = state.batch().into_iter().flat_map(|batch| &batch.calls).filter(|call| call.is_in_flight());
         let starting = due(state).iter().filter(|effect| matches!(effect, Effect::StartTool { .. })).count();
         assert!(starting <= run.limits.parallel_tools.get() as usize, "too many tools at once");
@@ -57,7 +59,7 @@ pub(crate) fn of_step(before: &State, input: &Input, records: &[Record], after: 
     for id in opened {
         let stage = before.batch().and_then(|batch| batch.get(id)).map(|call| call.stage.clone());
         assert!(
-            matches!(stage, None | Some(CallStage::Gating | CallStage::Allowed)),
+            matches!(stage, None | Some(CallStage::Gating { .. } | CallStage::Allowed)),
             "a call is opened once: {stage:?}"
         );
     }
@@ -68,7 +70,7 @@ pub(crate) fn of_step(before: &State, input: &Input, records: &[Record], after: 
             assert!(!(at_most_once && was_open && open(after, &call.call.id)), "an at-most-once call starts again");
         }
     }
-    if before.run().is_some_and(|run| matches!(run.stage, Stage::Stopping { .. })) {
+    if before.run().is_some_and(|run| matches!(run.stage, Stage::Stopping(_))) {
         let harmless =
             |record: &Record| matches!(record, Record::Queued { .. } | Record::Resumed | Record::RunEnded { .. });
         assert!(records.iter().all(harmless), "after a cancel nothing starts and no output is accepted: {records:?}");
@@ -91,7 +93,7 @@ pub(crate) fn a_crash_here_is_survived(state: &State) {
     }
     nothing_is_stuck(&resumed);
     for call in state.batch().into_iter().flat_map(|batch| &batch.calls) {
-        let cut_off = call.stage == CallStage::Gating
+        let cut_off = matches!(call.stage, CallStage::Gating { .. })
             && state.batch().is_some_and(|batch| batch.stop_reason == terret_llm::StopReason::Length);
         let closed = resumed.batch().and_then(|batch| batch.get(&call.call.id)).is_none_or(|call| call.is_closed());
         assert!(!cut_off || closed, "a call of a cut-off reply stays closed after a crash");
@@ -99,7 +101,8 @@ pub(crate) fn a_crash_here_is_survived(state: &State) {
 }
 
 fn nothing_is_stuck(state: &State) {
-    assert!(state.run().is_none() || !due(state).is_empty(), "a run waits for nothing: {state:#?}");
+    let work = due(state).into_iter().filter(|effect| !matches!(effect, Effect::Deadline { .. })).count();
+    assert!(state.run().is_none() || work > 0, "a run waits for nothing: {state:#?}");
 }
 
 fn the_model_is_called_only_on_paired_transcripts(state: &State) {
@@ -155,7 +158,7 @@ fn stale_inputs_change_nothing(state: &State) {
 }
 
 fn a_stopping_run_only_stops(state: &State) {
-    if state.run().is_some_and(|run| matches!(run.stage, Stage::Stopping { .. })) {
+    if state.run().is_some_and(|run| matches!(run.stage, Stage::Stopping(_))) {
         assert_eq!(due(state), [Effect::Stop]);
     }
 }

@@ -61,13 +61,10 @@ fn demo(args: &DemoArgs) -> Result<Exit, Problem> {
         writeln!(out, "{BOLD}> {PROMPT}{BOLD:#}")
     };
     intro().map_err(|error| failed("standard output", &error))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed("can't start", &error))?;
-    let exit = runtime.block_on(async {
+    let exit = super::run::block_on(async |signals| {
         let output = Demo { progress: Progress::new(Box::new(anstream::stdout()), true), folder: &path };
-        super::run::follow(agent.prompt(PROMPT), Box::new(output)).await
-    });
-    runtime.shutdown_background();
+        Ok(super::run::follow(agent.prompt(PROMPT), Box::new(output), signals).await)
+    })?;
     if args.keep {
         let kept = folder.keep();
         // The demo itself is over; a closed output doesn't change how it went.

@@ -16,21 +16,23 @@ use crate::cli::{PermissionMode, RunArgs};
 use crate::exit::{Exit, Problem};
 use crate::model::{self, Chosen};
 use crate::output::{self, Output, Start, complain};
-use crate::signals;
+use crate::signals::Signals;
 
 pub(crate) fn run(args: RunArgs) -> ExitCode {
     let format = args.format();
-    let exit = prepare(&args).and_then(|prepared| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Problem::new(Exit::RunFailed, format!("can't start: {error}")))?;
-        let exit = runtime.block_on(async {
-            let run = prepared.agent.session();
-            let start = Start::new(&prepared.agent, run.id(), &prepared.folder);
-            follow(run.prompt(prepared.prompt), output::to(format, &start)).await
-        });
-        // A tool that could not be stopped must not keep the program alive.
-        runtime.shutdown_background();
-        Ok(exit)
+    let exit = block_on(async move |signals| {
+        let prepared = tokio::select! {
+            biased;
+            exit = signals.stop() => Err(Problem::new(exit, exit.reason())),
+            prepared = tokio::task::spawn_blocking(move || prepare(&args)) => match prepared {
+                Ok(prepared) => prepared,
+                Err(error) => Err(Problem::new(Exit::RunFailed, format!("can't start: {error}"))),
+            },
+        };
+        let Prepared { agent, prompt, folder } = prepared?;
+        let session = agent.session();
+        let start = Start::new(&agent, session.id(), &folder);
+        Ok(follow(session.prompt(prompt), output::to(format, &start), signals).await)
     });
     exit.unwrap_or_else(|problem| {
         output::fail_to_start(format, &problem);
@@ -39,33 +41,50 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
     .into()
 }
 
+/// Runs a program that hears signals.
+///
+/// The run has a thread of its own: this one writes, and a reader that doesn't read must keep neither the run's clocks
+/// nor a signal from being heard.
+pub(crate) fn block_on(program: impl AsyncFnOnce(Signals) -> Result<Exit, Problem>) -> Result<Exit, Problem> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(|error| Problem::new(Exit::RunFailed, format!("can't start: {error}")))?;
+    let exit = runtime.block_on(async { program(Signals::listen()).await });
+    // A tool that could not be stopped must not keep the program alive, nor standard input that never ends.
+    runtime.shutdown_background();
+    exit
+}
+
 /// Follows a run to its end, and tells of it.
-pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>) -> Exit {
+pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>, signals: Signals) -> Exit {
     let handle = run.handle();
-    let watch = signals::watch(run.handle());
-    tokio::pin!(watch);
+    tokio::spawn({
+        let handle = handle.clone();
+        async move { handle.cancel(signals.stop().await.reason()) }
+    });
     let started = Instant::now();
-    let mut deaf = None;
-    loop {
-        let event = tokio::select! {
-            biased;
-            event = run.next() => event,
-            () = &mut watch => None,
-        };
-        let told = match &event {
-            Some(Event::Ended(report)) => {
-                let told = output.ended(report, started.elapsed());
-                return deaf.or(told.err()).map_or(Exit::of(&report.outcome), |_| Exit::RunFailed);
+    let mut written = Ok(());
+    let report = loop {
+        match run.next().await {
+            Some(Event::Ended(report)) => break report,
+            Some(event) if written.is_ok() => {
+                written = output.event(&event);
+                // Nobody reads any more, or the disk is full: going on would spend money for nothing.
+                if let Err(error) = &written {
+                    handle.cancel(format!("the output can't be written: {error}"));
+                }
             }
-            Some(event) => output.event(event),
-            None => return Exit::RunFailed,
-        };
-        // Nobody reads any more, or the disk is full: going on would spend money for nothing.
-        if let Err(error) = told
-            && deaf.is_none()
-        {
-            handle.cancel(format!("the output can't be written: {error}"));
-            deaf = Some(error);
+            Some(_) => {}
+            None => break run.report().await,
+        }
+    };
+    match written.and(output.ended(&report, started.elapsed())) {
+        Ok(()) => Exit::of(&report.outcome),
+        Err(error) => {
+            // A reader that left, as in `| head`, knows that it did.
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                complain(&format!("the output can't be written: {error}"));
+            }
+            Exit::RunFailed
         }
     }
 }
@@ -78,7 +97,9 @@ struct Prepared {
 
 fn prepare(args: &RunArgs) -> Result<Prepared, Problem> {
     let folder = folder(args.cd.as_deref())?;
-    let prompt = prompt(args.prompt.as_deref())?;
+    if args.prompt.is_none() && io::stdin().is_terminal() {
+        return Err(no_prompt());
+    }
     let Chosen { model, effort } = model::choose(args)?;
     let workspace = Workspace::new(&folder)
         .map_err(|error| Problem::usage(format!("can't work in {}: {error}", folder.display())))?;
@@ -95,6 +116,8 @@ fn prepare(args: &RunArgs) -> Result<Prepared, Problem> {
         agent = agent.gate(move |call: &ToolCall, _: &serde_json::Value| only_reading(&tools, call));
     }
     let agent = agent.build().map_err(|error| Problem::usage(error.to_string()))?;
+    // Last, because it may have to be waited for.
+    let prompt = prompt(args.prompt.as_deref())?;
     Ok(Prepared { agent, prompt, folder })
 }
 
@@ -113,14 +136,18 @@ fn prompt(given: Option<&str>) -> Result<String, Problem> {
     let piped = if io::stdin().is_terminal() { Vec::new() } else { read_stdin()? };
     let piped = String::from_utf8_lossy(&piped);
     match (given.map(str::trim).unwrap_or_default(), piped.trim()) {
-        ("", "") => Err(Problem::usage(
-            "no prompt: say what to do, as in terret -p \"fix the failing test\", or pipe it in; `terret demo` shows how \
-             it works, `terret --help` says more",
-        )),
+        ("", "") => Err(no_prompt()),
         (prompt, "") => Ok(prompt.to_owned()),
         ("", piped) => Ok(piped.to_owned()),
         (prompt, piped) => Ok(format!("{prompt}\n\n{piped}")),
     }
+}
+
+fn no_prompt() -> Problem {
+    Problem::usage(
+        "no prompt: say what to do, as in terret -p \"fix the failing test\", or pipe it in; `terret demo` shows how it \
+         works, `terret --help` says more",
+    )
 }
 
 /// All of standard input. A pipe that somebody forgot to close looks like a hang, so it is named after a while.

@@ -1,12 +1,15 @@
 //! `terret wire decode` and `terret wire encode`: what a provider's bytes mean, and what a provider is sent.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use terret::llm::wire::{ReplyReader, WireFormat, from_response};
 use terret::llm::{Draft, Failed, Message, ModelSpec, Request, StreamEvent};
+
+use crate::exit::Exit;
+use crate::output;
 
 /// Look at what goes over the wire.
 #[derive(Subcommand)]
@@ -64,8 +67,8 @@ pub(crate) fn run(command: Wire) -> ExitCode {
         Wire::Encode(encode) => run_encode(&encode),
     };
     result.unwrap_or_else(|error| {
-        let _ = writeln!(io::stderr(), "terret wire: {error}");
-        ExitCode::from(2)
+        output::complain(&format!("wire: {error}"));
+        Exit::Usage.into()
     })
 }
 
@@ -97,7 +100,7 @@ fn run_decode(args: &Decode) -> Result<ExitCode, String> {
             _ => {}
         }
     }
-    print(&out)?;
+    print(out)?;
     Ok(code)
 }
 
@@ -119,7 +122,7 @@ fn run_encode(args: &Encode) -> Result<ExitCode, String> {
     let request: Request = serde_json::from_slice(&body).map_err(|error| format!("the request: {error}"))?;
     let wire = args.format.wire().ok_or("no such wire")?;
     let encoded = wire.encode(&spec(&args.model, &args.format), &request).map_err(|error| error.to_string())?;
-    print(&format!("{}\n", String::from_utf8_lossy(&encoded.body)))?;
+    print(format!("{}\n", String::from_utf8_lossy(&encoded.body.to_bytes())))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -143,6 +146,9 @@ fn to_json(value: &impl serde::Serialize) -> Result<String, String> {
     serde_json::to_string(value).map_err(|error| error.to_string())
 }
 
-fn print(text: &str) -> Result<(), String> {
-    io::stdout().write_all(text.as_bytes()).map_err(|error| format!("standard output: {error}"))
+/// Exactly, but for a terminal, which must not be steered by what a provider sent.
+fn print(json: String) -> Result<(), String> {
+    let mut out = io::stdout();
+    let json = if out.is_terminal() { output::clean_json(json) } else { json };
+    out.write_all(json.as_bytes()).map_err(|error| format!("standard output: {error}"))
 }

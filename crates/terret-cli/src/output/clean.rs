@@ -11,7 +11,17 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().filter(|c| is_harmless(*c)).collect())
 }
 
-pub(crate) fn is_harmless(c: char) -> bool {
+/// The same for JSON text, which stays the same JSON: what JSON lets stand in strings is escaped all the same.
+pub(crate) fn clean_json(json: String) -> String {
+    if json.chars().all(is_harmless) {
+        return json;
+    }
+    // Outside strings there is nothing that isn't ASCII, and inside them no control character below U+007F.
+    let escaped = json.chars().map(|c| if is_harmless(c) { c.to_string() } else { format!("\\u{:04x}", c as u32) });
+    escaped.collect()
+}
+
+fn is_harmless(c: char) -> bool {
     matches!(c, '\n' | '\t') || !(c.is_control() || is_bidi(c))
 }
 
@@ -30,5 +40,14 @@ mod tests {
         assert_eq!(clean("\x1b[31mred\x1b[0m"), "[31mred[0m");
         assert_eq!(clean("\x1b]52;c;aGk=\x07"), "]52;c;aGk=");
         assert_eq!(clean("a\u{9b}31mb\u{202e}c\u{0}d\rz\u{7f}"), "a31mbcdz");
+    }
+
+    #[test]
+    fn json_is_the_same_json_without_anything_live() {
+        let live = serde_json::to_string("a\u{9b}31m\u{7f}\u{202e}é\u{1b}").unwrap();
+        let clean = clean_json(live.clone());
+        assert_eq!(clean, r#""a\u009b31m\u007f\u202eé\u001b""#);
+        let parse = |json: &str| serde_json::from_str::<String>(json).unwrap();
+        assert_eq!(parse(&clean), parse(&live));
     }
 }

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use terret::agent::machine::{Failure, Outcome, QueueKind};
+use terret::agent::machine::{Budget, Epoch, Failure, Outcome, QueueKind};
 use terret::agent::{Event, Report};
 use terret::llm::{Message, StopReason, StreamEvent, ToolCall, Usage};
 
-use super::clean::is_harmless;
-use super::{Output, Start};
+use super::{Output, Start, clean_json};
 use crate::exit::{Exit, Problem};
 
 /// The version of the events. It changes when a reader of an older one would misread.
@@ -119,10 +118,10 @@ struct Versioned<'a> {
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 enum Line<'a> {
     RunStart { session_id: &'a str, run_id: &'a str, model: &'a str, cwd: &'a str, tools: &'a [String] },
-    ModelStart { epoch: terret::agent::machine::Epoch },
-    Delta { epoch: terret::agent::machine::Epoch, event: &'a StreamEvent },
+    ModelStart { epoch: Epoch },
+    Delta { epoch: Epoch, event: &'a StreamEvent },
     Lagged,
-    AttemptFailed { epoch: terret::agent::machine::Epoch, error: ErrorLine },
+    AttemptFailed { epoch: Epoch, error: ErrorLine },
     Message { message: &'a Message },
     Queued { kind: QueueKind, message: &'a Message },
     ToolStart { call: &'a Arc<ToolCall> },
@@ -187,15 +186,17 @@ impl ErrorLine {
 
 impl<'a> ResultLine<'a> {
     fn of(report: &'a Report, start: &'a Start, last: &LastReply, took: Duration) -> Self {
+        let plain = |kind: &str| ErrorLine { kind: kind.into(), message: report.outcome.to_string(), more: None };
         let (outcome, error, still_running) = match &report.outcome {
             Outcome::Completed => ("completed", None, &[][..]),
-            Outcome::Cancelled { still_running, .. } => ("cancelled", None, still_running.as_slice()),
-            Outcome::Failed { failure } => ("failed", Some(ErrorLine::of(failure)), &[][..]),
-            Outcome::OutOfBudget { budget } => {
-                let kind = serde_json::to_value(budget).unwrap_or_default();
-                ("outOfBudget", Some(ErrorLine { kind, message: report.outcome.to_string(), more: None }), &[][..])
+            Outcome::Cancelled { still_running, .. } => {
+                ("cancelled", Some(plain("cancelled")), still_running.as_slice())
             }
-            _ => ("other", None, &[][..]),
+            Outcome::Failed { failure } => ("failed", Some(ErrorLine::of(failure)), &[][..]),
+            Outcome::OutOfBudget { budget, still_running } => {
+                ("outOfBudget", Some(plain(kind_of(*budget))), still_running.as_slice())
+            }
+            _ => ("failed", Some(plain("other")), &[][..]),
         };
         Self {
             outcome,
@@ -216,15 +217,28 @@ impl<'a> ResultLine<'a> {
     }
 }
 
+fn kind_of(budget: Budget) -> &'static str {
+    match budget {
+        Budget::ModelCalls => "model_calls",
+        Budget::ToolCalls => "tool_calls",
+        Budget::Tokens => "tokens",
+        Budget::Cost => "cost",
+        Budget::WallTime => "time",
+        Budget::Loop => "loop",
+        _ => "budget",
+    }
+}
+
 /// The result line of a run that was never started.
 pub(crate) fn failed_start(problem: &Problem) -> String {
-    let kind = match problem.exit {
-        Exit::Usage => "usage",
-        Exit::Authentication => "auth",
-        _ => "start",
+    let (outcome, kind) = match problem.exit {
+        Exit::Usage => ("failed", "usage"),
+        Exit::Authentication => ("failed", "auth"),
+        Exit::Interrupted | Exit::Terminated => ("cancelled", "cancelled"),
+        _ => ("failed", "start"),
     };
     let line = Line::Result(Box::new(ResultLine {
-        outcome: "failed",
+        outcome,
         exit_code: problem.exit.code(),
         text: None,
         stop_reason: None,
@@ -250,13 +264,6 @@ fn print(line: &Line<'_>) -> io::Result<()> {
     out.flush()
 }
 
-/// One line of JSON, in which nothing steers a terminal: what JSON lets stand is escaped all the same.
 fn to_line(line: &Line<'_>) -> io::Result<String> {
-    let line = serde_json::to_string(&Versioned { v: VERSION, line })?;
-    if line.chars().all(is_harmless) {
-        return Ok(line);
-    }
-    // Outside strings there is nothing that isn't ASCII, so every such character stands in a string.
-    let escaped = line.chars().map(|c| if is_harmless(c) { c.to_string() } else { format!("\\u{:04x}", c as u32) });
-    Ok(escaped.collect())
+    Ok(clean_json(serde_json::to_string(&Versioned { v: VERSION, line })?))
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use terret::agent::{Agent, Event, Report, SessionId};
 use terret::llm::ModelSpec;
 
-pub(crate) use clean::clean;
+pub(crate) use clean::{clean, clean_json};
 pub(crate) use text::{Progress, summary};
 
 use crate::cli::OutputFormat;

@@ -109,10 +109,8 @@ impl Progress {
     pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::Delta { event, .. } if self.live => self.delta(event),
-            Event::AttemptFailed { failure, .. } => {
-                self.end_line()?;
-                writeln!(self.out, "{BAD}✗{BAD:#} {DIM}the model call failed: {}{DIM:#}", clean(&failure.to_string()))
-            }
+            // Why it failed is the end's to say.
+            Event::AttemptFailed { .. } => self.end_line(),
             Event::ToolStarted { call } => {
                 self.end_line()?;
                 writeln!(self.out, "{BOLD}• {}{BOLD:#} {}", clean(&call.name), headline(call))?;

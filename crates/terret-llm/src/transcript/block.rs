@@ -131,6 +131,11 @@ impl Image {
     pub fn base64(&self) -> &str {
         &self.data
     }
+
+    /// The same, shared.
+    pub(crate) fn data(&self) -> &Arc<str> {
+        &self.data
+    }
 }
 
 impl std::fmt::Debug for Image {

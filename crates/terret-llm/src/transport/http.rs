@@ -1,7 +1,12 @@
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::TryStreamExt;
+use http_body::{Frame, SizeHint};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -70,14 +75,17 @@ impl Transport for HttpTransport {
         Box::pin(async move {
             let url = reqwest::Url::parse(&request.url).map_err(|error| TransportError::Invalid(error.to_string()))?;
             let server = server(&url);
-            let response = self
-                .client(&url)?
-                .post(url)
-                .headers(request.headers)
-                .body(request.body)
-                .send()
-                .await
-                .map_err(|error| unanswered(&error, &server, self.connect))?;
+            let client = self.client(&url)?;
+            let mut resends = 0..2;
+            let response = loop {
+                let post = client.post(url.clone()).headers(request.headers.clone());
+                let body = reqwest::Body::wrap(Segmented(request.body.clone().into_iter()));
+                match post.body(body).send().await {
+                    Ok(response) => break response,
+                    Err(error) if is_untouched(&error) && resends.next().is_some() => {}
+                    Err(error) => return Err(unanswered(&error, &server, self.connect)),
+                }
+            };
             Ok(HttpResponse {
                 status: response.status(),
                 headers: response.headers().clone(),
@@ -85,6 +93,41 @@ impl Transport for HttpTransport {
             })
         })
     }
+}
+
+/// A body in pieces, of a length that is known: some servers refuse bodies that don't tell it.
+struct Segmented(std::vec::IntoIter<Bytes>);
+
+impl http_body::Body for Segmented {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.next().map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_slice().is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.as_slice().iter().map(|piece| piece.len() as u64).sum())
+    }
+}
+
+/// Whether the server says that it has not looked at the request: a graceful shutdown of the connection, or a stream
+/// over its limit ([RFC 9113, 8.7](https://www.rfc-editor.org/rfc/rfc9113#section-8.7)).
+fn is_untouched(error: &reqwest::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<h2::Error>() {
+            let is = |reason| error.is_remote() && error.reason() == Some(reason);
+            return error.is_go_away() && is(h2::Reason::NO_ERROR)
+                || error.is_reset() && is(h2::Reason::REFUSED_STREAM);
+        }
+        source = error.source();
+    }
+    false
 }
 
 fn unanswered(error: &reqwest::Error, server: &str, limit: Duration) -> TransportError {

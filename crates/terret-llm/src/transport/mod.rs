@@ -14,6 +14,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 
 use crate::error::{ErrorKind, ModelError};
+use crate::segments::Segments;
 
 #[cfg(feature = "http")]
 pub use http::HttpTransport;
@@ -41,7 +42,7 @@ pub struct HttpRequest {
     /// All headers but those that belong to the connection. The value of the key's header is marked as sensitive.
     pub headers: HeaderMap,
     /// The JSON body.
-    pub body: Bytes,
+    pub body: Segments,
 }
 
 /// A response as far as its headers, and the body to come.
@@ -98,7 +99,7 @@ impl fmt::Debug for HttpRequest {
         f.debug_struct("HttpRequest")
             .field("url", &self.url.split('?').next())
             .field("headers", &self.headers)
-            .field("body", &format_args!("{} bytes", self.body.len()))
+            .field("body", &self.body)
             .finish()
     }
 }

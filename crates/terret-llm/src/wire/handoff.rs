@@ -16,6 +16,8 @@ mod ids;
 mod pairing;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use self::pairing::{Call, pair};
 use crate::model::ModelSpec;
@@ -41,29 +43,122 @@ use crate::wire::WireFormat;
 ///
 /// Messages that need no change are borrowed.
 pub fn handoff<'a>(transcript: &'a Transcript, target: &ModelSpec) -> Vec<Cow<'a, Message>> {
-    let mut calls = pair(transcript, target).into_iter();
-    let mut accepted = Vec::with_capacity(transcript.len());
-    for message in transcript.iter() {
-        match &**message {
-            Message::User(user) => accepted.push(match replaced(&user.content, EMPTY_MESSAGE, target) {
-                None => Cow::Borrowed(&**message),
-                Some(content) => Cow::Owned(UserMessage { content, timestamp: user.timestamp }.into()),
-            }),
-            Message::Assistant(reply) if is_replayed(reply) => {
-                if let Some(reply) = adapt_reply(message, reply, calls.as_slice(), target) {
-                    if accepted.is_empty() {
-                        accepted.push(Cow::Owned(UserMessage::text(MISSING_START, 0).into()));
+    let groups = Handoff::default().groups(transcript, target);
+    groups.into_iter().flat_map(|group| std::iter::once(group.message).chain(group.results)).collect()
+}
+
+/// Messages that belong together: a user's, or a reply with the results of its calls.
+#[derive(Debug)]
+pub struct Group<'a> {
+    /// The user's message or the reply.
+    pub(crate) message: Cow<'a, Message>,
+    /// One for each of the reply's calls, in their order.
+    pub(crate) results: Vec<Cow<'a, Message>>,
+    /// Whether something of the user's (a message, a result) stands in this group and in none after it.
+    pub(crate) is_last_of_user: bool,
+    /// Whether no group follows.
+    pub(crate) is_last: bool,
+    /// Which of the messages began it.
+    from: usize,
+    /// How many of the messages have to be known, so that nothing after them can change the group.
+    settled: usize,
+}
+
+/// A handoff that goes on where it was left, so that a growing conversation is not gone through again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Handoff {
+    /// The ids of calls that have been given out.
+    taken: HashSet<String>,
+    has_begun: bool,
+}
+
+impl Handoff {
+    /// The messages that follow those that are [`done`](Self::done), as `target` accepts them.
+    pub(crate) fn groups<'a>(&self, messages: &'a [Arc<Message>], target: &ModelSpec) -> Vec<Group<'a>> {
+        let mut calls = pair(messages, &self.taken, target).into_iter();
+        let mut groups = Vec::new();
+        for (from, message) in messages.iter().enumerate() {
+            match &**message {
+                Message::User(user) => groups.push(Group::of(
+                    from,
+                    match replaced(&user.content, EMPTY_MESSAGE, target) {
+                        None => Cow::Borrowed(&**message),
+                        Some(content) => Cow::Owned(UserMessage { content, timestamp: user.timestamp }.into()),
+                    },
+                )),
+                Message::Assistant(reply) if is_replayed(reply) => {
+                    let adapted = adapt_reply(message, reply, calls.as_slice(), target);
+                    let calls = calls.by_ref().take(reply.tool_calls().count());
+                    let Some(adapted) = adapted else { continue };
+                    if groups.is_empty() && !self.has_begun {
+                        groups.push(Group::of(from, Cow::Owned(UserMessage::text(MISSING_START, 0).into())));
                     }
-                    accepted.push(reply);
+                    let mut group = Group::of(from, adapted);
+                    for call in calls {
+                        group.settled = group.settled.max(call.settled);
+                        group.results.push(result(call, reply.timestamp, target));
+                    }
+                    groups.push(group);
                 }
-                let count = reply.tool_calls().count();
-                accepted.extend(calls.by_ref().take(count).map(|call| result(call, reply.timestamp, target)));
+                // Results have gone with their calls.
+                Message::Assistant(_) | Message::ToolResult(_) => {}
             }
-            // Results have gone with their calls.
-            Message::Assistant(_) | Message::ToolResult(_) => {}
         }
+        if let Some(last) = groups.last_mut() {
+            last.is_last = true;
+        }
+        if let Some(last) = groups.iter_mut().rfind(|group| group.has_user_content()) {
+            last.is_last_of_user = true;
+        }
+        groups
     }
-    accepted
+
+    /// How many of the groups, and how many of the messages that they were made of, stay as they are whatever follows.
+    /// The last one of the user's and what follows it is not among them.
+    pub(crate) fn settled(groups: &[Group<'_>]) -> (usize, usize) {
+        let (mut settled, mut known) = ((0, 0), 0);
+        for (count, group) in groups.iter().enumerate() {
+            if known <= group.from {
+                settled = (count, group.from);
+            }
+            if group.is_last_of_user {
+                break;
+            }
+            known = known.max(group.settled);
+        }
+        settled
+    }
+
+    /// This group won't be asked for again.
+    pub(crate) fn done(&mut self, group: &Group<'_>) {
+        self.has_begun = true;
+        self.taken.extend(group.message.tool_calls().map(|call| call.id.clone()));
+    }
+}
+
+impl<'a> Group<'a> {
+    fn of(from: usize, message: Cow<'a, Message>) -> Self {
+        Self { message, results: Vec::new(), is_last_of_user: false, is_last: false, from, settled: from + 1 }
+    }
+
+    fn has_user_content(&self) -> bool {
+        matches!(*self.message, Message::User(_)) || !self.results.is_empty()
+    }
+
+    /// The images in it.
+    pub(crate) fn images(&self) -> impl Iterator<Item = &Image> {
+        std::iter::once(&self.message).chain(&self.results).flat_map(|message| {
+            let (content, blocks): (&[Content], &[Block]) = match &**message {
+                Message::User(user) => (&user.content, &[]),
+                Message::Assistant(reply) => (&[], &reply.content),
+                Message::ToolResult(result) => (&result.content, &[]),
+            };
+            let content =
+                content.iter().filter_map(|it| if let Content::Image(image) = it { Some(image) } else { None });
+            let blocks = blocks.iter().filter_map(|it| if let Block::Image(image) = it { Some(image) } else { None });
+            content.chain(blocks)
+        })
+    }
 }
 
 const EMPTY_MESSAGE: &str = "(empty message)";

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "anthropic-messages")]
 mod anthropic_messages;
+mod body;
+mod encoder;
 mod failure;
 #[cfg(feature = "google-generative-ai")]
 mod google_generative_ai;
@@ -15,15 +17,18 @@ mod reader;
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::draft::{Draft, Stop};
 use crate::error::{ErrorKind, ModelError};
 use crate::model::ModelSpec;
 use crate::request::Request;
+use crate::segments::Segments;
 use crate::sse::SseEvent;
 
+use body::BodyWriter;
+
+pub use encoder::Encoder;
 pub use failure::from_response;
 pub(crate) use failure::request_id;
 pub use handoff::handoff;
@@ -103,9 +108,13 @@ impl<'de> Deserialize<'de> for WireFormat {
 }
 
 /// One vendor protocol: requests out, events in.
-pub trait Wire: Sync {
+pub trait Wire: BodyWriter + Sync {
     /// Writes a request. The bytes up to the last message are a prefix of the next request's, cache marks aside.
-    fn encode(&self, model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError>;
+    ///
+    /// For the calls of a conversation that grows, an [`Encoder`] writes the same and remembers it.
+    fn encode(&self, model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError> {
+        encoder::encode(self, model, request)
+    }
 
     /// A decoder for one response.
     fn decoder(&self) -> Box<dyn Decoder>;
@@ -133,7 +142,7 @@ pub struct Encoded {
     /// Headers that the wire needs, besides the content type and the key.
     pub headers: Vec<(&'static str, String)>,
     /// The JSON body.
-    pub body: Bytes,
+    pub body: Segments,
 }
 
 /// Why a request can't be written for a wire.
@@ -150,6 +159,9 @@ pub enum EncodeError {
         /// What to do instead.
         hint: Option<&'static str>,
     },
+    /// This crate doesn't speak the model's wire.
+    #[error("there is no wire of the name {0}")]
+    NoWire(WireFormat),
     /// The request has no message that the wire could send.
     #[error("the request has no message to answer; add a user message")]
     NoMessages,

@@ -235,7 +235,7 @@ fn what_is_opaque_goes_back_to_the_model_that_wrote_it() {
     request.messages.push(Message::from(done(&stream)));
     let mut model = ModelSpec::new("host", "model", WireFormat::OpenaiCompletions);
     let encoded = model.wire.wire().unwrap().encode(&model, &request).unwrap();
-    let body: Value = serde_json::from_slice(&encoded.body).unwrap();
+    let body: Value = serde_json::from_slice(&encoded.body.to_bytes()).unwrap();
     assert_eq!(
         body["messages"][1],
         json!({
@@ -253,7 +253,7 @@ fn what_is_opaque_goes_back_to_the_model_that_wrote_it() {
     model.id = "other".into();
     model.provider = "other".into();
     let encoded = model.wire.wire().unwrap().encode(&model, &request).unwrap();
-    let body: Value = serde_json::from_slice(&encoded.body).unwrap();
+    let body: Value = serde_json::from_slice(&encoded.body.to_bytes()).unwrap();
     assert_eq!(body["messages"][1]["content"], "see");
     assert_eq!(body["messages"][1].as_object().unwrap().keys().collect::<Vec<_>>(), ["content", "role", "tool_calls"]);
 }
@@ -277,7 +277,7 @@ fn a_request_up_to_its_last_message_is_a_prefix_of_the_next() {
         // Requests are made when all calls have their results.
         let requests: Vec<Vec<u8>> = [1, 4, 6, 7, 9]
             .map(|count| json!({"system": "s", "messages": messages[..count], "tools": [read_tool()]}))
-            .map(|request| encode(model, &request).unwrap().body.to_vec())
+            .map(|request| encode(model, &request).unwrap().body.to_bytes().to_vec())
             .into();
         for pair in requests.windows(2) {
             let [before, after] = pair else { unreachable!() };
@@ -302,7 +302,7 @@ fn encode(model: &ModelSpec, request: &Value) -> Result<Encoded, EncodeError> {
 }
 
 fn body(model: &ModelSpec, request: &Value) -> Value {
-    serde_json::from_slice(&encode(model, request).unwrap().body).unwrap()
+    serde_json::from_slice(&encode(model, request).unwrap().body.to_bytes()).unwrap()
 }
 
 fn user(content: Value) -> Value {

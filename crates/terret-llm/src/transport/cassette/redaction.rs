@@ -126,7 +126,8 @@ impl Redaction {
         for (name, values) in &self.headers(&request.headers, &secrets) {
             headers.insert(name.clone(), values.as_slice().join(", "));
         }
-        let text = String::from_utf8_lossy(&request.body);
+        let body = request.body.to_bytes();
+        let text = String::from_utf8_lossy(&body);
         let text = replace_lone_surrogates(&text);
         let mut body = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.into_owned()));
         self.clean_json(&mut body, &secrets);

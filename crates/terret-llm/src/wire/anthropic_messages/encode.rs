@@ -14,7 +14,9 @@ use super::unsupported;
 use crate::model::ModelSpec;
 use crate::request::{CacheRetention, Options, Request, ToolChoice, ToolSpec};
 use crate::transcript::{Block, Content, Image, Message, RawJson, Text, ToolCall, ToolResultMessage};
-use crate::wire::{EncodeError, Encoded, handoff};
+use crate::wire::EncodeError;
+use crate::wire::body::{Head, MessageList};
+use crate::wire::handoff::Group;
 
 /// The output limit for a model of which none is known, in tokens: what every model has that can reason.
 const MAX_TOKENS: u32 = 8192;
@@ -25,7 +27,7 @@ const MAX_TOKENS: u32 = 8192;
 /// - The name of `output_schema` goes nowhere; the schema does.
 /// - `tool_choice` and `parallel_tool_calls` are left out where they would say nothing: without tools, and in the case of
 ///   the latter also where no tool may be called.
-pub(super) fn encode(model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError> {
+pub(super) fn head(model: &ModelSpec, request: &Request) -> Result<Head, EncodeError> {
     let Options {
         max_output_tokens,
         temperature,
@@ -49,14 +51,9 @@ pub(super) fn encode(model: &ModelSpec, request: &Request) -> Result<Encoded, En
     let reasoning = Reasoning::new(&model.id, *effort);
     reasoning.check(&request.options)?;
     let max_tokens = max_output_tokens.or(model.max_output).unwrap_or(MAX_TOKENS);
-    let cache = Some(*cache).filter(|_| model.compat.cache_marks).and_then(CacheControl::new);
+    let cache = CacheControl::of(model, *cache);
     let system = request.system.as_deref().filter(|system| !system.trim().is_empty());
     let effort = reasoning.effort();
-    let messages = handoff(&request.messages, model);
-    let messages = turns(&messages, cache);
-    if messages.is_empty() {
-        return Err(EncodeError::NoMessages);
-    }
     let body = Body {
         model: &model.id,
         max_tokens,
@@ -74,10 +71,30 @@ pub(super) fn encode(model: &ModelSpec, request: &Request) -> Result<Encoded, En
         top_p: *top_p,
         top_k: *top_k,
         stop_sequences: stop,
-        messages,
+        messages: [],
     };
     let headers = vec![("anthropic-version", "2023-06-01".to_owned())];
-    Ok(Encoded { path: "/messages".into(), headers, body: serde_json::to_vec(&body)?.into() })
+    Head::new("/messages".into(), headers, &body)
+}
+
+/// A message is a turn, and so are all results of one reply, as the API demands. The API joins neighbours of one role.
+pub(super) fn group(
+    model: &ModelSpec,
+    options: &Options,
+    group: &Group<'_>,
+    list: &mut MessageList,
+) -> Result<(), EncodeError> {
+    let mark = CacheControl::of(model, options.cache).filter(|_| group.is_last_of_user);
+    let mut turns = [Turn::of(&group.message), Turn::of_results(&group.results)];
+    for turn in turns.iter_mut().filter(|turn| !turn.content.is_empty()) {
+        match turn.role {
+            "user" => turn.mark(mark),
+            _ if group.is_last && group.results.is_empty() => turn.trim_end(),
+            _ => {}
+        }
+        list.push(turn.role, turn)?;
+    }
+    Ok(())
 }
 
 fn tools<'a>(tools: &'a [ToolSpec], cache: Option<CacheControl>) -> Vec<Tool<'a>> {
@@ -117,43 +134,30 @@ fn choice<'a>(
     })
 }
 
-/// The messages as turns. All results of one reply make one turn, as the API demands; other messages are a turn each,
-/// and the API joins neighbours of one role.
-fn turns<'a>(messages: &'a [Cow<'a, Message>], cache: Option<CacheControl>) -> Vec<Turn<'a>> {
-    let are_results = |a: &Cow<'_, Message>, b: &Cow<'_, Message>| {
-        matches!((&**a, &**b), (Message::ToolResult(_), Message::ToolResult(_)))
-    };
-    let mut turns: Vec<Turn<'a>> =
-        messages.chunk_by(are_results).map(Turn::new).filter(|turn| !turn.content.is_empty()).collect();
-    if let Some(last) = turns.last_mut().filter(|turn| turn.role == "assistant") {
-        last.trim_end();
-    }
-    if let Some(mark) = turns.iter_mut().rev().find(|turn| turn.role == "user").and_then(Turn::last_mark) {
-        *mark = cache;
-    }
-    turns
-}
-
 impl<'a> Turn<'a> {
-    /// A turn of one message, or of several results.
-    fn new(messages: &'a [Cow<'a, Message>]) -> Self {
+    fn of(message: &'a Message) -> Self {
+        match message {
+            Message::User(user) => Self { role: "user", content: user.content.iter().map(Part::from).collect() },
+            Message::Assistant(reply) => {
+                let mut content: Vec<Part<'a>> = reply.content.iter().filter_map(Part::of_reply).collect();
+                // A reply can't end with thinking.
+                let end = content.iter().rposition(|part| !part.is_thinking()).map_or(0, |last| last + 1);
+                content.truncate(end);
+                Self { role: "assistant", content }
+            }
+            Message::ToolResult(_) => Self::of_results(&[]),
+        }
+    }
+
+    fn of_results(results: &'a [Cow<'a, Message>]) -> Self {
         let (mut content, mut after) = (Vec::new(), Vec::new());
-        let mut role = "user";
-        for message in messages {
-            match &**message {
-                Message::User(user) => content.extend(user.content.iter().map(Part::from)),
-                Message::ToolResult(result) => content.push(tool_result(result, &mut after)),
-                Message::Assistant(reply) => {
-                    role = "assistant";
-                    content.extend(reply.content.iter().filter_map(Part::of_reply));
-                    // A reply can't end with thinking.
-                    let end = content.iter().rposition(|part| !part.is_thinking()).map_or(0, |last| last + 1);
-                    content.truncate(end);
-                }
+        for result in results {
+            if let Message::ToolResult(result) = &**result {
+                content.push(tool_result(result, &mut after));
             }
         }
         content.append(&mut after);
-        Self { role, content }
+        Self { role: "user", content }
     }
 
     /// A reply that the model is to go on with can't end with white space.
@@ -163,12 +167,15 @@ impl<'a> Turn<'a> {
         }
     }
 
-    fn last_mark(&mut self) -> Option<&mut Option<CacheControl>> {
-        match self.content.last_mut()? {
+    /// Marks the last block.
+    fn mark(&mut self, mark: Option<CacheControl>) {
+        if let Some(
             Part::Text { cache_control, .. }
             | Part::Image { cache_control, .. }
-            | Part::ToolResult { cache_control, .. } => Some(cache_control),
-            _ => None,
+            | Part::ToolResult { cache_control, .. },
+        ) = self.content.last_mut()
+        {
+            *cache_control = mark;
         }
     }
 }
@@ -268,7 +275,7 @@ struct Body<'a> {
     top_k: Option<u32>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     stop_sequences: &'a [String],
-    messages: Vec<Turn<'a>>,
+    messages: [(); 0],
 }
 
 /// Where the provider ends what it caches. It takes four marks; these are three: the last tool, the system prompt, and
@@ -282,8 +289,9 @@ struct CacheControl {
 }
 
 impl CacheControl {
-    fn new(retention: CacheRetention) -> Option<Self> {
+    fn of(model: &ModelSpec, retention: CacheRetention) -> Option<Self> {
         let ttl = match retention {
+            _ if !model.compat.cache_marks => return None,
             CacheRetention::None => return None,
             CacheRetention::Short => None,
             CacheRetention::Long => Some("1h"),

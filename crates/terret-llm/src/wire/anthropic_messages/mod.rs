@@ -9,16 +9,30 @@ mod encode;
 mod reasoning;
 
 use crate::model::ModelSpec;
-use crate::request::Request;
-use crate::wire::{Decoder, EncodeError, Encoded, Wire, WireFormat};
+use crate::request::{Options, Request};
+use crate::wire::body::{BodyWriter, Head, MessageList};
+use crate::wire::handoff::Group;
+use crate::wire::{Decoder, EncodeError, Wire, WireFormat};
 
 pub(crate) struct AnthropicMessages;
 
-impl Wire for AnthropicMessages {
-    fn encode(&self, model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError> {
-        encode::encode(model, request)
+impl BodyWriter for AnthropicMessages {
+    fn head(&self, model: &ModelSpec, request: &Request) -> Result<Head, EncodeError> {
+        encode::head(model, request)
     }
 
+    fn group(
+        &self,
+        model: &ModelSpec,
+        options: &Options,
+        group: &Group<'_>,
+        list: &mut MessageList,
+    ) -> Result<(), EncodeError> {
+        encode::group(model, options, group, list)
+    }
+}
+
+impl Wire for AnthropicMessages {
     fn decoder(&self) -> Box<dyn Decoder> {
         Box::<decode::MessageDecoder>::default()
     }

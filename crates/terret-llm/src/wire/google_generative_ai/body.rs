@@ -23,7 +23,8 @@ pub(super) struct Body<'a> {
     pub(super) tool_config: Option<ToolConfig<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) generation_config: Option<GenerationConfig<'a>>,
-    pub(super) contents: Vec<Content<'a>>,
+    /// [`Content`]s.
+    pub(super) contents: [(); 0],
 }
 
 #[derive(Serialize)]

@@ -5,6 +5,8 @@
 //! settings need nothing in the body, `tool_choice: auto` or `none` without tools says nothing, and the name of an
 //! output schema has no place.
 
+use std::borrow::Cow;
+
 use super::body::{
     Args, Body, Content, FunctionCall, FunctionCallingConfig, FunctionResponse, GenerationConfig, InlineData, Part,
     Response, Tool, ToolConfig,
@@ -14,7 +16,9 @@ use crate::draft::is_fresh_call_id;
 use crate::model::ModelSpec;
 use crate::request::{CacheRetention, Effort, Options, Request, ToolChoice};
 use crate::transcript::{AssistantMessage, Block, Content as Piece, Message, ToolResultMessage};
-use crate::wire::{EncodeError, Encoded, WireFormat, handoff};
+use crate::wire::body::{Head, MessageList};
+use crate::wire::handoff::Group;
+use crate::wire::{EncodeError, WireFormat};
 
 /// The documented signature for a call that the model didn't make itself. Gemini 3 and later refuse a request in which
 /// the first call of a reply has none.
@@ -23,23 +27,18 @@ const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 /// The response to a call whose result has no text.
 const SEE_IMAGES: &str = "(see the attached images)";
 
-pub(super) fn encode(model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError> {
+pub(super) fn head(model: &ModelSpec, request: &Request) -> Result<Head, EncodeError> {
     let generation = Generation::of(&model.id);
-    let messages = handoff(&request.messages, model);
-    let contents = Contents::of(messages.iter().map(|message| &**message), generation);
-    if contents.is_empty() {
-        return Err(EncodeError::NoMessages);
-    }
     let system = request.system.as_deref().filter(|system| !system.trim().is_empty());
     let body = Body {
         system_instruction: system.map(|text| Content { role: None, parts: vec![Part::text(text)] }),
         tools: (!request.tools.is_empty()).then(|| [Tool { function_declarations: &request.tools }]),
         tool_config: tool_config(request)?,
         generation_config: generation_config(request, generation)?,
-        contents,
+        contents: [],
     };
     let path = format!("/models/{}:streamGenerateContent?alt=sse", percent_encode(&model.id));
-    Ok(Encoded { path, headers: Vec::new(), body: serde_json::to_vec(&body)?.into() })
+    Head::new(path, Vec::new(), &body)
 }
 
 /// The id as one segment of a path. Lists of models write it with the prefix `models/`.
@@ -104,40 +103,34 @@ fn generation_config(request: &Request, generation: Generation) -> Result<Option
     Ok((config != GenerationConfig::default()).then_some(config))
 }
 
-/// The messages as turns of `user` and `model`; neighbours of one role share a turn.
+/// Messages are turns of `user` and `model`; neighbours of one role share a turn.
+pub(super) fn group(model: &ModelSpec, group: &Group<'_>, list: &mut MessageList) -> Result<(), EncodeError> {
+    let mut contents = Contents { list, generation: Generation::of(&model.id) };
+    match &*group.message {
+        Message::User(user) => user.content.iter().try_for_each(|piece| contents.push(USER, &Part::piece(piece))),
+        Message::Assistant(reply) => {
+            contents.reply(reply)?;
+            contents.results(reply, &group.results)
+        }
+        Message::ToolResult(_) => Ok(()),
+    }
+}
+
+const USER: &str = "user";
+const MODEL: &str = "model";
+
 struct Contents<'a> {
-    list: Vec<Content<'a>>,
+    list: &'a mut MessageList,
     generation: Generation,
 }
 
-impl<'a> Contents<'a> {
-    fn of(messages: impl Iterator<Item = &'a Message>, generation: Generation) -> Vec<Content<'a>> {
-        let mut contents = Self { list: Vec::new(), generation };
-        let mut messages = messages.peekable();
-        while let Some(message) = messages.next() {
-            match message {
-                Message::User(user) => user.content.iter().for_each(|piece| contents.push("user", Part::piece(piece))),
-                Message::Assistant(reply) => {
-                    contents.reply(reply);
-                    let results =
-                        std::iter::from_fn(|| messages.next_if(|next| matches!(next, Message::ToolResult(_))));
-                    contents.results(reply, results);
-                }
-                // Handoff leaves none without its reply.
-                Message::ToolResult(_) => {}
-            }
-        }
-        contents.list
+impl Contents<'_> {
+    fn push(&mut self, role: &'static str, part: &Part<'_>) -> Result<(), EncodeError> {
+        let open = if role == USER { r#"{"role":"user","parts":["# } else { r#"{"role":"model","parts":["# };
+        self.list.push_item(role, (open, "]}"), part)
     }
 
-    fn push(&mut self, role: &'static str, part: Part<'a>) {
-        match self.list.last_mut() {
-            Some(content) if content.role == Some(role) => content.parts.push(part),
-            _ => self.list.push(Content { role: Some(role), parts: vec![part] }),
-        }
-    }
-
-    fn reply(&mut self, reply: &'a AssistantMessage) {
+    fn reply(&mut self, reply: &AssistantMessage) -> Result<(), EncodeError> {
         let unsigned = reply.tool_calls().all(|call| call.signature.is_none());
         let mut stand_in = Some(FOREIGN_SIGNATURE).filter(|_| unsigned && self.generation.is_3_or_later());
         for block in &reply.content {
@@ -163,15 +156,16 @@ impl<'a> Contents<'a> {
                 },
                 Block::Opaque(opaque) => Part::Verbatim(&opaque.raw),
             };
-            self.push("model", part);
+            self.push(MODEL, &part)?;
         }
+        Ok(())
     }
 
-    fn results(&mut self, reply: &AssistantMessage, results: impl Iterator<Item = &'a Message>) {
+    fn results(&mut self, reply: &AssistantMessage, results: &[Cow<'_, Message>]) -> Result<(), EncodeError> {
         let mut beside = Vec::new();
         for result in results {
-            let Message::ToolResult(result) = result else { continue };
-            let mut parts: Vec<Part<'a>> = images(result).collect();
+            let Message::ToolResult(result) = &**result else { continue };
+            let mut parts: Vec<Part<'_>> = images(result).collect();
             let mut texts = result.content.iter().filter_map(Piece::as_text).peekable();
             let text = match texts.peek() {
                 Some(_) => texts.collect::<Vec<_>>().join("\n"),
@@ -188,9 +182,9 @@ impl<'a> Contents<'a> {
                 response: if result.is_error { Response::Error(text) } else { Response::Output(text) },
                 parts,
             };
-            self.push("user", Part::Response { function_response });
+            self.push(USER, &Part::Response { function_response })?;
         }
-        beside.into_iter().for_each(|part| self.push("user", part));
+        beside.iter().try_for_each(|part| self.push(USER, part))
     }
 }
 

@@ -20,16 +20,30 @@ mod partial_args;
 mod thinking;
 
 use crate::model::ModelSpec;
-use crate::request::Request;
-use crate::wire::{Decoder, EncodeError, Encoded, Wire};
+use crate::request::{Options, Request};
+use crate::wire::body::{BodyWriter, Head, MessageList};
+use crate::wire::handoff::Group;
+use crate::wire::{Decoder, EncodeError, Wire};
 
 pub(crate) struct GoogleGenerativeAi;
 
-impl Wire for GoogleGenerativeAi {
-    fn encode(&self, model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError> {
-        encode::encode(model, request)
+impl BodyWriter for GoogleGenerativeAi {
+    fn head(&self, model: &ModelSpec, request: &Request) -> Result<Head, EncodeError> {
+        encode::head(model, request)
     }
 
+    fn group(
+        &self,
+        model: &ModelSpec,
+        _: &Options,
+        group: &Group<'_>,
+        list: &mut MessageList,
+    ) -> Result<(), EncodeError> {
+        encode::group(model, group, list)
+    }
+}
+
+impl Wire for GoogleGenerativeAi {
     fn decoder(&self) -> Box<dyn Decoder> {
         Box::<decode::GoogleDecoder>::default()
     }

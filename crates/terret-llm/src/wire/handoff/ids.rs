@@ -3,41 +3,35 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::{is_own, is_replayed};
 use crate::model::{CallIdRule, ModelSpec};
-use crate::transcript::{Message, Transcript};
 
 /// Gives out ids in the order of the calls, so that what is given out never changes when calls are added.
-pub(super) struct Ids<'a> {
+pub(super) struct Ids<'a, 'b> {
     rule: CallIdRule,
-    /// What has been given out; none if every id of the conversation can stay as it is.
-    taken: Option<HashSet<Cow<'a, str>>>,
+    before: &'b HashSet<String>,
+    taken: HashSet<Cow<'a, str>>,
 }
 
-impl<'a> Ids<'a> {
-    pub(super) fn new(transcript: &Transcript, target: &ModelSpec) -> Self {
-        let rule = target.compat.call_id;
-        let mut count = 0;
-        let all_fit = transcript.iter().all(|message| match &**message {
-            Message::Assistant(reply) if is_replayed(reply) => {
-                let own = is_own(reply, target);
-                reply.tool_calls().inspect(|_| count += 1).all(|call| fits(&call.id, own, rule))
-            }
-            _ => message.tool_calls().inspect(|_| count += 1).all(|_| true),
-        });
-        let distinct = count == transcript.call_count();
-        Self { rule, taken: (!all_fit || !distinct).then(HashSet::new) }
+impl<'a, 'b> Ids<'a, 'b> {
+    /// Ids that go on from those that were given out `before`.
+    pub(super) fn new(before: &'b HashSet<String>, target: &ModelSpec) -> Self {
+        Self { rule: target.compat.call_id, before, taken: HashSet::new() }
     }
 
     /// The id that the target sees for a call of this id; `own` if the target wrote it.
     pub(super) fn assign(&mut self, id: &'a str, own: bool) -> Cow<'a, str> {
-        let Some(taken) = &mut self.taken else { return Cow::Borrowed(id) };
-        if fits(id, own, self.rule) && taken.insert(Cow::Borrowed(id)) {
+        if fits(id, own, self.rule) && self.take(Cow::Borrowed(id)) {
             return Cow::Borrowed(id);
         }
         // A rule that has fewer ids than the conversation has calls can't be kept; then any id is as bad.
-        let mut candidates = (0..100).map(|attempt| derived(id, attempt, self.rule));
-        candidates.find(|candidate| taken.insert(Cow::Owned(candidate.clone()))).map_or(Cow::Borrowed(id), Cow::Owned)
+        let rule = self.rule;
+        let mut candidates = (0..100).map(|attempt| derived(id, attempt, rule));
+        candidates.find(|candidate| self.take(Cow::Owned(candidate.clone()))).map_or(Cow::Borrowed(id), Cow::Owned)
+    }
+
+    /// Whether the id was free.
+    fn take(&mut self, id: Cow<'a, str>) -> bool {
+        !self.before.contains(&*id) && self.taken.insert(id)
     }
 }
 

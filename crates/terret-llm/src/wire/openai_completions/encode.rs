@@ -8,26 +8,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::messages::{Messages, messages};
+use super::messages::{CacheControl, System};
 use crate::model::{Compat, ModelSpec, SchemaSupport, ThinkingSwitch};
 use crate::request::{CacheRetention, Effort, OutputSchema, Request, ToolChoice, ToolSpec};
 use crate::transcript::RawJson;
-use crate::wire::{EncodeError, Encoded, WireFormat, handoff};
+use crate::wire::body::Head;
+use crate::wire::{EncodeError, WireFormat};
 
 /// OpenAI refuses longer cache keys, in characters.
 const LONGEST_KEY: usize = 64;
 
-pub(super) fn encode(model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError> {
+pub(super) fn head(model: &ModelSpec, request: &Request) -> Result<Head, EncodeError> {
     check(&model.compat, request)?;
-    let transcript = handoff(&request.messages, model);
-    if transcript.is_empty() {
-        return Err(EncodeError::NoMessages);
-    }
-    let body = Body { model, request, messages: messages(&model.compat, request, &transcript) };
-    let body = serde_json::to_vec(&body)?.into();
     let key = request.options.cache_key.clone().filter(|key| key.bytes().all(|byte| byte.is_ascii_graphic()));
     let headers = model.compat.affinity_header.zip(key).into_iter().collect();
-    Ok(Encoded { path: "/chat/completions".into(), headers, body })
+    Head::new("/chat/completions".into(), headers, &Body { model, request })
 }
 
 /// What the host, or the wire, has no way to say.
@@ -61,12 +56,11 @@ fn check(compat: &Compat, request: &Request) -> Result<(), EncodeError> {
 struct Body<'a> {
     model: &'a ModelSpec,
     request: &'a Request,
-    messages: Messages<'a>,
 }
 
 impl Serialize for Body<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Body { model, request, messages } = self;
+        let Body { model, request } = self;
         let (compat, options) = (&model.compat, &request.options);
         let mut body = serializer.serialize_map(None)?;
         body.serialize_entry("model", &model.id)?;
@@ -93,13 +87,15 @@ impl Serialize for Body<'_> {
             body.serialize_entry("prompt_cache_retention", "24h")?;
         }
         entry(&mut body, "response_format", options.output_schema.as_ref().map(|schema| Format { schema, compat }))?;
-        let has_history = || request.messages.iter().any(|message| message.tool_calls().next().is_some());
-        if !request.tools.is_empty() || compat.tools_with_history && has_history() {
+        if !request.tools.is_empty() || compat.tools_with_history && request.messages.call_count() > 0 {
             body.serialize_entry("tools", &Tools(&request.tools))?;
         }
         entry(&mut body, "tool_choice", options.tool_choice.as_ref().map(Choice))?;
         entry(&mut body, "parallel_tool_calls", options.parallel_tool_calls)?;
-        body.serialize_entry("messages", messages)?;
+        let system = request.system.as_deref().filter(|system| !system.trim().is_empty());
+        let mark = CacheControl::of(compat, options.cache);
+        let system = system.map(|text| System { text, compat, mark });
+        body.serialize_entry("messages", system.as_slice())?;
         body.end()
     }
 }

@@ -7,78 +7,77 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Serialize;
-use serde::ser::{SerializeMap, SerializeSeq, Serializer};
+use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
 use super::encode::Single;
 use crate::model::Compat;
-use crate::request::{CacheRetention, Request};
+use crate::request::{CacheRetention, Options};
 use crate::transcript::{
     AssistantMessage, Block, Content, Image, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage,
 };
+use crate::wire::EncodeError;
+use crate::wire::body::MessageList;
+use crate::wire::handoff::Group;
 
 /// Stands between a tool result and a user message, for hosts that can't do without.
 const REPLY_BETWEEN: &str = "The tool results are there.";
 /// Stands for a tool result of images only.
 const IMAGES_BELOW: &str = "(see the images below)";
 
-/// The messages as this wire has them, the system prompt first.
-pub(super) fn messages<'a>(
-    compat: &'a Compat,
-    request: &'a Request,
-    transcript: &'a [Cow<'a, Message>],
-) -> Messages<'a> {
-    let mut list = Vec::with_capacity(transcript.len() + 2);
-    if let Some(system) = request.system.as_deref().filter(|system| !system.trim().is_empty()) {
-        list.push(WireMessage::System(system));
-    }
-    let mut after_results = false;
-    let mut with_images: Vec<&ToolResultMessage> = Vec::new();
-    for message in transcript {
-        if let Message::ToolResult(result) = &**message {
-            list.push(WireMessage::Result(result));
-            after_results = true;
-            if images(&result.content).next().is_some() {
-                with_images.push(result);
-            }
-            continue;
-        }
-        let is_user = matches!(**message, Message::User(_));
-        if after_results && compat.reply_after_tool_result && (is_user || !with_images.is_empty()) {
-            list.push(WireMessage::ReplyBetween);
-        }
-        after_results = false;
-        if !with_images.is_empty() {
-            list.push(WireMessage::Images(std::mem::take(&mut with_images)));
-        }
-        match &**message {
-            Message::User(user) => list.push(WireMessage::User(user)),
-            Message::Assistant(reply) => list.push(WireMessage::Reply(reply)),
-            Message::ToolResult(_) => {}
-        }
-    }
+/// The messages of a group.
+pub(super) fn group(
+    compat: &Compat,
+    options: &Options,
+    group: &Group<'_>,
+    list: &mut MessageList,
+) -> Result<(), EncodeError> {
+    let results =
+        || group.results.iter().filter_map(|it| if let Message::ToolResult(it) = &**it { Some(it) } else { None });
+    let with_images: Vec<_> = results().filter(|result| images(&result.content).next().is_some()).collect();
+    let first = match &*group.message {
+        Message::User(user) => WireMessage::User(user),
+        Message::Assistant(reply) => WireMessage::Reply(reply),
+        Message::ToolResult(result) => WireMessage::Result(result),
+    };
+    let after_result = compat.reply_after_tool_result && list.last_role() == Some(TOOL);
+    let mut messages = Vec::with_capacity(group.results.len() + 3);
+    messages.extend((after_result && first.role() == USER).then_some(WireMessage::ReplyBetween));
+    messages.push(first);
+    messages.extend(results().map(WireMessage::Result));
     if !with_images.is_empty() {
-        if compat.reply_after_tool_result {
-            list.push(WireMessage::ReplyBetween);
-        }
-        list.push(WireMessage::Images(with_images));
+        messages.extend(compat.reply_after_tool_result.then_some(WireMessage::ReplyBetween));
+        messages.push(WireMessage::Images(with_images));
     }
-    let mark = (compat.cache_control && request.options.cache != CacheRetention::None).then(|| CacheControl {
-        kind: "ephemeral",
-        ttl: (request.options.cache == CacheRetention::Long).then_some("1h"),
-    });
-    Messages { compat, list, mark }
+    let mark = CacheControl::of(compat, options.cache).filter(|_| group.is_last_of_user);
+    let marked = mark.and_then(|_| messages.iter().rposition(|message| message.role() != ASSISTANT));
+    messages.iter().enumerate().try_for_each(|(index, message)| {
+        let mark = mark.filter(|_| Some(index) == marked);
+        list.push(message.role(), &InContext { message, compat, mark })
+    })
 }
 
-pub(super) struct Messages<'a> {
-    compat: &'a Compat,
-    list: Vec<WireMessage<'a>>,
-    /// Anthropic's, for the system prompt and for the last message.
-    mark: Option<CacheControl>,
+const USER: &str = "user";
+const ASSISTANT: &str = "assistant";
+const TOOL: &str = "tool";
+
+/// The system prompt, which stands before all messages.
+pub(super) struct System<'a> {
+    pub(super) text: &'a str,
+    pub(super) compat: &'a Compat,
+    pub(super) mark: Option<CacheControl>,
+}
+
+impl Serialize for System<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("role", if self.compat.developer_role { "developer" } else { "system" })?;
+        content(&mut map, self.mark, std::iter::once(Part::text(self.text)))?;
+        map.end()
+    }
 }
 
 enum WireMessage<'a> {
-    System(&'a str),
     User(&'a UserMessage),
     Reply(&'a AssistantMessage),
     ReplyBetween,
@@ -86,26 +85,29 @@ enum WireMessage<'a> {
     Images(Vec<&'a ToolResultMessage>),
 }
 
+impl WireMessage<'_> {
+    fn role(&self) -> &'static str {
+        match self {
+            WireMessage::User(_) | WireMessage::Images(_) => USER,
+            WireMessage::Reply(_) | WireMessage::ReplyBetween => ASSISTANT,
+            WireMessage::Result(_) => TOOL,
+        }
+    }
+}
+
+/// Anthropic's mark, for the system prompt and for the last message of the user's.
 #[derive(Clone, Copy, Serialize)]
-struct CacheControl {
+pub(super) struct CacheControl {
     #[serde(rename = "type")]
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl: Option<&'static str>,
 }
 
-impl Serialize for Messages<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let markable =
-            |message: &WireMessage<'_>| !matches!(message, WireMessage::Reply(_) | WireMessage::ReplyBetween);
-        let last = self.list.iter().rposition(markable);
-        let mut list = serializer.serialize_seq(Some(self.list.len()))?;
-        for (index, message) in self.list.iter().enumerate() {
-            let is_marked = Some(index) == last || matches!(message, WireMessage::System(_));
-            let mark = self.mark.filter(|_| is_marked);
-            list.serialize_element(&InContext { message, compat: self.compat, mark })?;
-        }
-        list.end()
+impl CacheControl {
+    pub(super) fn of(compat: &Compat, retention: CacheRetention) -> Option<Self> {
+        (compat.cache_control && retention != CacheRetention::None)
+            .then(|| Self { kind: "ephemeral", ttl: (retention == CacheRetention::Long).then_some("1h") })
     }
 }
 
@@ -119,25 +121,12 @@ impl Serialize for InContext<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let InContext { message, compat, mark } = *self;
         let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("role", message.role())?;
         match message {
-            WireMessage::System(text) => {
-                map.serialize_entry("role", if compat.developer_role { "developer" } else { "system" })?;
-                content(&mut map, mark, std::iter::once(Part::text(text)))?;
-            }
-            WireMessage::User(user) => {
-                map.serialize_entry("role", "user")?;
-                content(&mut map, mark, user.content.iter().map(Part::from))?;
-            }
-            WireMessage::Reply(message) => {
-                map.serialize_entry("role", "assistant")?;
-                reply(&mut map, compat, message)?;
-            }
-            WireMessage::ReplyBetween => {
-                map.serialize_entry("role", "assistant")?;
-                map.serialize_entry("content", REPLY_BETWEEN)?;
-            }
+            WireMessage::User(user) => content(&mut map, mark, user.content.iter().map(Part::from))?,
+            WireMessage::Reply(message) => reply(&mut map, compat, message)?,
+            WireMessage::ReplyBetween => map.serialize_entry("content", REPLY_BETWEEN)?,
             WireMessage::Result(result) => {
-                map.serialize_entry("role", "tool")?;
                 map.serialize_entry("tool_call_id", &result.tool_call_id)?;
                 if compat.tool_result_name {
                     map.serialize_entry("name", &result.tool_name)?;
@@ -151,7 +140,6 @@ impl Serialize for InContext<'_> {
                 content(&mut map, mark, std::iter::once(Part::text(&text)))?;
             }
             WireMessage::Images(results) => {
-                map.serialize_entry("role", "user")?;
                 let titles: Vec<String> =
                     results.iter().map(|result| format!("Images of the result of {}:", result.tool_call_id)).collect();
                 let parts = results.iter().zip(&titles).flat_map(|(result, title)| {

@@ -20,16 +20,30 @@ mod messages;
 mod usage;
 
 use crate::model::ModelSpec;
-use crate::request::Request;
-use crate::wire::{Decoder, EncodeError, Encoded, Wire};
+use crate::request::{Options, Request};
+use crate::wire::body::{BodyWriter, Head, MessageList};
+use crate::wire::handoff::Group;
+use crate::wire::{Decoder, EncodeError, Wire};
 
 pub(crate) struct OpenaiCompletions;
 
-impl Wire for OpenaiCompletions {
-    fn encode(&self, model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError> {
-        encode::encode(model, request)
+impl BodyWriter for OpenaiCompletions {
+    fn head(&self, model: &ModelSpec, request: &Request) -> Result<Head, EncodeError> {
+        encode::head(model, request)
     }
 
+    fn group(
+        &self,
+        model: &ModelSpec,
+        options: &Options,
+        group: &Group<'_>,
+        list: &mut MessageList,
+    ) -> Result<(), EncodeError> {
+        messages::group(&model.compat, options, group, list)
+    }
+}
+
+impl Wire for OpenaiCompletions {
     fn decoder(&self) -> Box<dyn Decoder> {
         Box::new(decode::CompletionsDecoder::default())
     }

@@ -15,9 +15,11 @@ use crate::lossy::Lossy;
 use crate::model::ModelSpec;
 use crate::request::{CacheRetention, Effort, Options, Request, ToolChoice, ToolSpec};
 use crate::transcript::{AssistantMessage, Block, Content, Image, Message, RawJson, Text, ToolCall};
-use crate::wire::{EncodeError, Encoded, WireFormat, handoff};
+use crate::wire::body::{Head, MessageList};
+use crate::wire::handoff::Group;
+use crate::wire::{EncodeError, WireFormat};
 
-pub(super) fn encode(model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError> {
+pub(super) fn head(model: &ModelSpec, request: &Request) -> Result<Head, EncodeError> {
     let Options {
         max_output_tokens,
         temperature,
@@ -42,12 +44,6 @@ pub(super) fn encode(model: &ModelSpec, request: &Request) -> Result<Encoded, En
     if seed.is_some() {
         return unsupported("seed", None);
     }
-    let messages = handoff(&request.messages, model);
-    let mut input = Input::default();
-    messages.iter().for_each(|message| input.push(message));
-    if input.items.is_empty() {
-        return Err(EncodeError::NoMessages);
-    }
     let body = Body {
         model: &model.id,
         stream: true,
@@ -66,9 +62,17 @@ pub(super) fn encode(model: &ModelSpec, request: &Request) -> Result<Encoded, En
         top_p: *top_p,
         prompt_cache_key: cache_key.as_deref().map(|key| cut(key, LONGEST_KEY)),
         prompt_cache_retention: (*cache == CacheRetention::Long).then_some("24h"),
-        input: input.items,
+        input: [],
     };
-    Ok(Encoded { path: "/responses".into(), headers: Vec::new(), body: serde_json::to_vec(&body)?.into() })
+    Head::new("/responses".into(), Vec::new(), &body)
+}
+
+/// A message is an item, or several.
+pub(super) fn group(group: &Group<'_>, list: &mut MessageList) -> Result<(), EncodeError> {
+    let mut input = Input::default();
+    input.push(&group.message);
+    group.results.iter().for_each(|result| input.push(result));
+    input.items.iter().try_for_each(|item| list.push("", item))
 }
 
 /// OpenAI refuses a lower limit than this, in tokens.
@@ -107,7 +111,8 @@ struct Body<'a> {
     prompt_cache_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_cache_retention: Option<&'static str>,
-    input: Vec<InputItem<'a>>,
+    /// [`InputItem`]s.
+    input: [(); 0],
 }
 
 #[derive(Serialize)]
@@ -209,7 +214,7 @@ struct Format<'a> {
     strict: bool,
 }
 
-/// The items that a transcript becomes.
+/// The items that messages become.
 #[derive(Default)]
 struct Input<'a> {
     items: Vec<InputItem<'a>>,
@@ -261,10 +266,7 @@ impl<'a> Input<'a> {
                     }
                     InputItem::Call(item)
                 }
-                Block::Opaque(opaque) => match serde_json::from_str(opaque.raw.as_str()) {
-                    Ok(raw) => InputItem::Verbatim(raw),
-                    Err(_) => continue,
-                },
+                Block::Opaque(opaque) => InputItem::Verbatim(opaque.raw.as_raw()),
                 // The wire has no place for a picture in a reply; handoff leaves none.
                 Block::Image(_) => continue,
             };

@@ -25,16 +25,24 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::model::ModelSpec;
-use crate::request::Request;
-use crate::wire::{Decoder, EncodeError, Encoded, Wire};
+use crate::request::{Options, Request};
+use crate::wire::body::{BodyWriter, Head, MessageList};
+use crate::wire::handoff::Group;
+use crate::wire::{Decoder, EncodeError, Wire};
 
 pub(crate) struct OpenaiResponses;
 
-impl Wire for OpenaiResponses {
-    fn encode(&self, model: &ModelSpec, request: &Request) -> Result<Encoded, EncodeError> {
-        encode::encode(model, request)
+impl BodyWriter for OpenaiResponses {
+    fn head(&self, model: &ModelSpec, request: &Request) -> Result<Head, EncodeError> {
+        encode::head(model, request)
     }
 
+    fn group(&self, _: &ModelSpec, _: &Options, group: &Group<'_>, list: &mut MessageList) -> Result<(), EncodeError> {
+        encode::group(group, list)
+    }
+}
+
+impl Wire for OpenaiResponses {
     fn decoder(&self) -> Box<dyn Decoder> {
         Box::new(decode::ResponsesDecoder::default())
     }

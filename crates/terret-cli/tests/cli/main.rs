@@ -1,0 +1,17 @@
+//! The program from outside: what it prints, what it exits with, and what it leaves behind.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod command_line;
+mod corpus;
+mod demo;
+mod output;
+mod recorded;
+mod runs;
+mod schema;
+mod server;
+mod servers;
+mod signals;
+mod terminal;
+mod terret;
+mod wire;

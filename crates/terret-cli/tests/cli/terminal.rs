@@ -1,0 +1,169 @@
+//! Nothing that a model, a tool or a provider says steers the terminal that shows it.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::{Value, json};
+
+use crate::terret::Terret;
+
+/// Moves the cursor, sets the clipboard and the title, colours, comes as one C1 character, rewrites the line, and turns
+/// the direction of writing. `é` stays.
+const LIVE: &str = "\u{1b}[2J\u{1b}]52;c;aGk=\u{7}\u{1b}]0;t\u{1b}\\\u{1b}[35m\u{9b}1m\u{9d}0;t\u{9c}\rX\u{8}\u{202e}é";
+
+/// What of it a reader still sees.
+const HARMLESS: &str = "[2J]52;c;aGk=]0;t\\[35m1m0;tXé";
+
+/// A terminal: what is written to it comes out at the other end.
+struct Terminal {
+    inside: File,
+    outside: OwnedFd,
+}
+
+impl Terminal {
+    fn open() -> Self {
+        let outside = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&outside).unwrap();
+        unlockpt(&outside).unwrap();
+        let name = ptsname(&outside, Vec::new()).unwrap();
+        let path = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
+        let inside = File::options().read(true).write(true).open(path).unwrap();
+        Self { inside, outside }
+    }
+
+    fn stdio(&self) -> Stdio {
+        self.inside.try_clone().unwrap().into()
+    }
+
+    /// What the command shows on it.
+    fn shows(self, mut command: Command) -> String {
+        let mut child = command.env("TERM", "xterm-256color").spawn().unwrap();
+        // The last one inside has to go, for the outside to see an end.
+        drop((command, self.inside));
+        let (mut shown, mut outside) = (Vec::new(), File::from(self.outside));
+        // Linux reports the end as an I/O error.
+        let _ = outside.read_to_end(&mut shown);
+        child.wait().unwrap();
+        String::from_utf8(shown).unwrap()
+    }
+}
+
+/// The text without the program's own styles: bold, dim, red, green.
+#[track_caller]
+fn without_own_styles(shown: &str) -> String {
+    let own = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m"];
+    let plain = own.iter().fold(shown.replace("\r\n", "\n"), |text, style| text.replace(style, ""));
+    let live = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || ('\u{202a}'..='\u{202e}').contains(&c);
+    assert!(!plain.contains(live), "{plain:?}");
+    plain
+}
+
+fn hostile_run() -> Vec<Value> {
+    let call = |id: &str, tool: &str, arguments: Value| json!({"type": "toolCall", "id": id, "name": tool, "arguments": arguments});
+    let calls = json!({"content": [
+        {"type": "thinking", "thinking": format!("think {LIVE}")},
+        {"type": "text", "text": format!("say {LIVE}")},
+        call("c1", "bash", json!({"command": format!("cat hostile.txt; echo '{LIVE}' >&2; exit 1")})),
+        call("c2", "read", json!({"path": "hostile.txt"})),
+        call("c3", "ls", json!({})),
+        call("c4", &format!("tool{LIVE}"), json!({})),
+        {"type": "toolCall", "id": "c5", "name": "read", "argumentsText": format!("{{\"path\": {LIVE}")},
+    ], "chunk": 1});
+    vec![calls, json!({"text": format!("answer {LIVE}"), "chunk": 1})]
+}
+
+fn hostile(args: &[&str]) -> (Command, tempfile::TempDir) {
+    Terret::scripted(hostile_run())
+        .file("hostile.txt", format!("file {LIVE}\n"))
+        .file(&format!("name{LIVE}").replace('/', ""), "")
+        .args(args)
+        .into_command()
+}
+
+#[test]
+fn a_run_on_a_terminal_shows_text_only() {
+    let terminal = Terminal::open();
+    let (mut command, _world) = hostile(&[]);
+    command.stdin(Stdio::null()).stdout(terminal.stdio()).stderr(terminal.stdio());
+    let shown = without_own_styles(&terminal.shows(command));
+    for part in ["think ", "say ", "answer ", "tool"] {
+        assert!(shown.contains(&format!("{part}{HARMLESS}")), "{shown}");
+    }
+}
+
+#[test]
+fn an_answer_on_a_terminal_beside_a_redirected_progress_is_text_only() {
+    let terminal = Terminal::open();
+    let (mut command, _world) = hostile(&[]);
+    command.stdin(Stdio::null()).stdout(terminal.stdio()).stderr(Stdio::null());
+    assert_eq!(without_own_styles(&terminal.shows(command)), format!("answer {HARMLESS}\n"));
+}
+
+#[test]
+fn progress_on_a_terminal_beside_a_redirected_answer_is_text_only() {
+    let terminal = Terminal::open();
+    let (mut command, _world) = hostile(&[]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(terminal.stdio());
+    let shown = without_own_styles(&terminal.shows(command));
+    assert!(shown.contains(&format!("• bash cat hostile.txt; echo '{HARMLESS}")), "{shown}");
+}
+
+#[test]
+fn a_provider_s_error_on_a_terminal_is_text_only() {
+    let error = json!({"error": {"kind": "server", "message": format!("sorry {LIVE}"), "code": LIVE}});
+    let terminal = Terminal::open();
+    let (mut command, _world) = Terret::scripted([error]).into_command();
+    command.stdin(Stdio::null()).stdout(terminal.stdio()).stderr(terminal.stdio());
+    let shown = without_own_styles(&terminal.shows(command));
+    assert!(shown.contains(&format!("sorry {HARMLESS}")), "{shown}");
+}
+
+#[test]
+fn json_is_escaped_and_means_the_same() {
+    let terminal = Terminal::open();
+    let (mut command, _world) = hostile(&["--json"]);
+    command.stdin(Stdio::null()).stdout(terminal.stdio()).stderr(Stdio::null());
+    let shown = without_own_styles(&terminal.shows(command));
+    let result: Value = serde_json::from_str(shown.lines().last().unwrap()).unwrap();
+    assert_eq!(result["text"], format!("answer {LIVE}"));
+}
+
+#[test]
+fn what_a_wire_carried_is_escaped_for_a_terminal() {
+    let event = json!({"choices": [{"index": 0, "delta": {"content": LIVE}, "finish_reason": "stop"}]});
+    let request = json!({"messages": [{"role": "user", "content": LIVE}]});
+    for (args, body, pointer) in [
+        (
+            &["wire", "decode", "openai-completions"][..],
+            format!("data: {event}\n\ndata: [DONE]\n\n"),
+            "/content/0/text",
+        ),
+        (
+            &["wire", "encode", "openai-completions", "--model", "openai/gpt-5"],
+            request.to_string(),
+            "/messages/0/content",
+        ),
+    ] {
+        let terminal = Terminal::open();
+        let (mut command, _world) = Terret::new().file("body", body).args(args).args(["body"]).into_command();
+        command.stdin(Stdio::null()).stdout(terminal.stdio()).stderr(Stdio::null());
+        let shown = without_own_styles(&terminal.shows(command));
+        let value: Value = serde_json::from_str(shown.trim_end()).unwrap();
+        assert_eq!(value.pointer(pointer).unwrap(), LIVE);
+    }
+}
+
+#[test]
+fn the_demo_in_colour_is_the_demo() {
+    let terminal = Terminal::open();
+    let (mut command, _world) = Terret::new().args(["demo"]).into_command();
+    command.stdin(Stdio::null()).stdout(terminal.stdio()).stderr(terminal.stdio());
+    let shown = terminal.shows(command);
+    assert!(shown.contains("\u{1b}[1mterret demo\u{1b}[0m"), "{shown}");
+    assert!(without_own_styles(&shown).contains("The tests pass now."));
+}

@@ -1,0 +1,141 @@
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use terret_agent::machine::Record;
+
+use crate::blobs::cut;
+use crate::chain::{self, Link, Row};
+use crate::database::{create, now, open_to_write, raise_fence};
+use crate::error::StoreError;
+use crate::head::Head;
+use crate::lock::Lock;
+use crate::place::{Place, sync_folder};
+use crate::reader::{Reader, exists};
+
+/// A session that is open for writing.
+pub(crate) struct Owned {
+    place: Place,
+    db: Connection,
+    head: File,
+    fence: i64,
+}
+
+impl Owned {
+    /// Opens a session of which the caller has the lock. Refuses a damaged one, and leaves it as it is.
+    pub(crate) fn open(place: &Place) -> Result<Self, StoreError> {
+        let path = place.database();
+        if !exists(place)? {
+            create(place)?;
+        }
+        // Before SQLite opens it for writing, which would throw away what it can't use of the log.
+        check_end(place)?;
+        let db = open_to_write(&path)?;
+        let fence = raise_fence(&db, &path)?;
+        let head = place.head();
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&head);
+        Ok(Self { place: place.clone(), db, head: file.map_err(|error| StoreError::io(head, error))?, fence })
+    }
+
+    /// Appends all records or none. Durable on return.
+    pub(crate) fn append(&mut self, expected: u64, records: &[Record]) -> Result<(), StoreError> {
+        let path = self.place.database();
+        let sqlite = StoreError::sqlite(&path);
+        // Deferred, it would be refused at once if somebody had written since it began to read.
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&sqlite)?;
+        check_fence(&transaction, self.fence, &self.place)?;
+        let end = end(&transaction, &self.place)?;
+        if end.records != expected {
+            return Err(StoreError::Behind { session: self.place.session.clone(), expected, found: end.records });
+        }
+        let head = insert(&transaction, end, records, &self.place)?;
+        transaction.commit().map_err(&sqlite)?;
+        if head.records > expected {
+            head.write(&mut self.head).map_err(|error| StoreError::io(self.place.head(), error))?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the session. One without records leaves nothing behind.
+    pub(crate) fn close(self) {
+        let records = end(&self.db, &self.place).map(|end| end.records);
+        drop(self.db);
+        // While nobody waits for it. Without it, only the head may be behind after a power failure.
+        let _ = self.head.sync_all();
+        if matches!(records, Ok(0))
+            && let Ok(Ok(_lock)) = Lock::take(&self.place.owner())
+        {
+            // If it can't be removed, there is an empty session more, which no list shows.
+            let _ = std::fs::remove_dir_all(&self.place.folder);
+        }
+    }
+}
+
+/// Makes the folder of a session, with nothing in it yet.
+pub(crate) fn make_folder(place: &Place) -> Result<(), StoreError> {
+    let io = |path: &Path| {
+        let path = path.to_owned();
+        move |error| StoreError::io(path, error)
+    };
+    if place.folder.is_dir() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(&place.folder).map_err(io(&place.folder))?;
+    sync_folder(&place.root)
+}
+
+/// Checks that nothing is missing at the end, without reading everything.
+fn check_end(place: &Place) -> Result<(), StoreError> {
+    let damage = Reader::open_place(place)?.check_end()?;
+    if damage.is_empty() {
+        return Ok(());
+    }
+    Err(StoreError::Damaged { session: place.session.clone(), path: place.folder.clone(), damage })
+}
+
+fn check_fence(transaction: &Transaction<'_>, fence: i64, place: &Place) -> Result<(), StoreError> {
+    let sqlite = StoreError::sqlite(&place.database());
+    let mut statement = transaction.prepare_cached("SELECT fence, owner FROM session").map_err(&sqlite)?;
+    let (found, owner): (i64, String) =
+        statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(&sqlite)?;
+    match found == fence {
+        true => Ok(()),
+        false => Err(StoreError::Fenced { session: place.session.clone(), owner }),
+    }
+}
+
+/// How many records there are, and the last one's link.
+pub(crate) fn end(db: &Connection, place: &Place) -> Result<Head, StoreError> {
+    let sqlite = StoreError::sqlite(&place.database());
+    let mut statement = db.prepare_cached("SELECT seq, link FROM record ORDER BY seq DESC LIMIT 1").map_err(&sqlite)?;
+    let last: Option<(u64, Link)> =
+        rusqlite::OptionalExtension::optional(statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?))))
+            .map_err(&sqlite)?;
+    Ok(match last {
+        Some((seq, link)) => Head { records: seq + 1, link },
+        None => Head { records: 0, link: chain::start(&place.session) },
+    })
+}
+
+fn insert(db: &Connection, end: Head, records: &[Record], place: &Place) -> Result<Head, StoreError> {
+    let sqlite = StoreError::sqlite(&place.database());
+    let mut insert = db
+        .prepare_cached("INSERT INTO record (seq, at, kind, body, pieces, link) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
+        .map_err(&sqlite)?;
+    let (mut head, at) = (end, now());
+    for record in records {
+        let whole = serde_json::to_string(record)?;
+        let (body, pieces) = cut(&whole, &place.blobs())?;
+        let pieces = if pieces.is_empty() { String::new() } else { serde_json::to_string(&pieces)? };
+        let row = Row { seq: head.records, at, kind: kind(&whole), body: &body, pieces: &pieces };
+        let link = chain::next(&head.link, row);
+        insert.execute(params![row.seq, row.at, row.kind, row.body, row.pieces, link]).map_err(&sqlite)?;
+        head = Head { records: head.records + 1, link };
+    }
+    Ok(head)
+}
+
+/// What kind of record it is: the first string of its JSON.
+fn kind(body: &str) -> &str {
+    body.split('"').nth(1).unwrap_or_default()
+}

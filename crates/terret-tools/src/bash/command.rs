@@ -1,0 +1,52 @@
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::PipeWriter;
+use std::path::Path;
+use std::process::Stdio;
+
+use process_wrap::tokio::{CommandWrap, CommandWrapper, ProcessSession};
+use tokio::process::Command;
+
+/// A shell command that is ready to start: in a session of its own, without input, its output in one pipe.
+///
+/// This is where every command comes from, so that a sandbox has one place to wrap them at.
+pub(super) fn shell(
+    command: &str,
+    directory: &Path,
+    variables: &BTreeMap<OsString, OsString>,
+    output: PipeWriter,
+) -> std::io::Result<CommandWrap> {
+    let mut shell = Command::new(shell_program(variables.get(OsStr::new("PATH"))));
+    shell
+        .arg("-c")
+        .arg(command)
+        .current_dir(directory)
+        .env_clear()
+        .envs(variables)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output);
+    Ok(in_own_session(shell))
+}
+
+/// A command that has no terminal and isn't reached by what the terminal sends to this program's group.
+pub(super) fn in_own_session(command: Command) -> CommandWrap {
+    let mut command = CommandWrap::from(command);
+    command.wrap(OwnSession);
+    command
+}
+
+/// [`ProcessSession`] without its way of waiting, which is for the whole group: a daemon would hold it for ever.
+#[derive(Debug)]
+struct OwnSession;
+
+impl CommandWrapper for OwnSession {
+    fn pre_spawn(&mut self, command: &mut Command, core: &CommandWrap) -> std::io::Result<()> {
+        ProcessSession.pre_spawn(command, core)
+    }
+}
+
+fn shell_program(path: Option<&OsString>) -> &'static str {
+    let mut directories = path.into_iter().flat_map(std::env::split_paths);
+    if directories.any(|directory| directory.join("bash").is_file()) { "bash" } else { "sh" }
+}

@@ -1,0 +1,262 @@
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use process_wrap::tokio::ChildWrapper;
+use rustix::process::{Pid, test_kill_process_group};
+use terret_agent::{ProgressSender, ToolContext};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::capture::{Capture, Captured};
+use super::command::shell;
+use super::environment::Environment;
+use super::guard::Guard;
+use super::processes::{Family, MARK};
+use crate::workspace::Workspace;
+
+/// How long a command has to end by itself when it is told to.
+const GRACE: Duration = Duration::from_millis(400);
+
+/// After the shell's end, output is awaited until the pipe is silent for this long, …
+const SILENCE: Duration = Duration::from_millis(100);
+
+/// … and no longer than this in all: a process in the background may write for ever.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Progress is told no more often.
+const PROGRESS: Duration = Duration::from_millis(100);
+
+/// Runs commands, and owns what they leave running.
+#[derive(Debug)]
+pub(super) struct Runner {
+    workspace: Workspace,
+    environment: Environment,
+    /// The beginning of the mark of all its commands.
+    mark: String,
+    commands: AtomicU64,
+    guard: Guard,
+    /// The groups of commands that left something running.
+    remaining: Mutex<Vec<Pid>>,
+    /// Reads on what processes in the background write, so that writing neither blocks nor kills them.
+    drains: Mutex<JoinSet<()>>,
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) ending: Ending,
+    pub(super) output: Captured,
+    /// Processes that it left running.
+    pub(super) background: Vec<u32>,
+    /// Processes that could not be killed.
+    pub(super) survivors: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ending {
+    Exited(ExitStatus),
+    TimedOut,
+    Cancelled,
+}
+
+impl Runner {
+    pub(super) fn new(workspace: Workspace, environment: Environment) -> Self {
+        let mark = format!("{}-{:016x}-", std::process::id(), RandomState::new().hash_one(0));
+        Self {
+            workspace,
+            environment,
+            guard: Guard::new(mark.clone()),
+            mark,
+            commands: AtomicU64::new(0),
+            remaining: Mutex::default(),
+            drains: Mutex::default(),
+        }
+    }
+
+    /// Runs a command to its end. When the future is dropped before, the command is killed.
+    pub(super) async fn run(&self, command: &str, limit: Duration, context: &ToolContext) -> io::Result<Done> {
+        self.forget_the_dead();
+        let variables = self.variables();
+        self.guard.start(variables.get(OsStr::new("PATH")))?;
+        let (reader, writer) = io::pipe()?;
+        let mut reader = Receiver::from_owned_fd(reader.into())?;
+        let mut child = shell(command, self.workspace.root(), &variables, writer)?.spawn()?;
+        let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let leader = leader.ok_or_else(|| io::Error::other("the shell has no process id"))?;
+        let mark = variables.get(OsStr::new(MARK)).map(|mark| mark.to_string_lossy().into_owned()).unwrap_or_default();
+        let family = Family::new(leader, mark);
+        self.guard.add(leader);
+        let abandoned = KillOnDrop(Some(&family));
+
+        let (exited, exit) = oneshot::channel();
+        let mut capture = Capture::new(self.workspace.outputs().clone());
+        let end = async {
+            let ended = end(&mut *child, &family, limit, &context.cancel).await;
+            // The other side waits for nothing else, so it is there.
+            let _ = exited.send(());
+            ended
+        };
+        let (ended, open) = tokio::join!(end, pump(&mut reader, &mut capture, &context.progress, exit));
+        let (ending, survivors) = ended?;
+        abandoned.disarm();
+
+        let background = match ending {
+            Ending::Exited(_) => self.left_running(&family).await,
+            Ending::TimedOut | Ending::Cancelled => vec![],
+        };
+        if background.is_empty() && survivors.is_empty() {
+            self.guard.remove(leader);
+        } else {
+            lock(&self.remaining).push(leader);
+        }
+        if open {
+            self.drain(reader);
+        }
+        Ok(Done { ending, output: capture.finish().await, background, survivors })
+    }
+
+    fn variables(&self) -> BTreeMap<OsString, OsString> {
+        let mut variables = self.environment.variables(std::env::vars_os());
+        let number = self.commands.fetch_add(1, Ordering::Relaxed);
+        variables.insert(MARK.into(), format!("{}{number}", self.mark).into());
+        variables
+    }
+
+    /// A number of a group that has ended may be given to another.
+    fn forget_the_dead(&self) {
+        lock(&self.remaining).retain(|group| {
+            let lives = test_kill_process_group(*group).is_ok();
+            if !lives {
+                self.guard.remove(*group);
+            }
+            lives
+        });
+    }
+
+    async fn left_running(&self, family: &Family) -> Vec<u32> {
+        let family = family.clone();
+        let living = tokio::task::spawn_blocking(move || family.living()).await;
+        living.unwrap_or_default().into_iter().map(number).collect()
+    }
+
+    fn drain(&self, mut reader: Receiver) {
+        let mut drains = lock(&self.drains);
+        while drains.try_join_next().is_some() {}
+        drains.spawn(async move {
+            let mut buffer = vec![0; 4 * 1024];
+            while !matches!(reader.read(&mut buffer).await, Ok(0) | Err(_)) {}
+        });
+    }
+}
+
+/// Waits until the shell has ended, or ends it and everything that it started.
+async fn end(
+    child: &mut dyn ChildWrapper,
+    family: &Family,
+    limit: Duration,
+    cancel: &CancellationToken,
+) -> io::Result<(Ending, Vec<u32>)> {
+    let ending = tokio::select! {
+        biased;
+        status = child.wait() => return Ok((Ending::Exited(status?), vec![])),
+        () = cancel.cancelled() => Ending::Cancelled,
+        () = sleep(limit) => Ending::TimedOut,
+    };
+    family.terminate();
+    let gone = async {
+        let _ = child.wait().await;
+        while family.has_group() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let _ = timeout(GRACE, gone).await;
+    let condemned = family.clone();
+    let survivors = tokio::task::spawn_blocking(move || condemned.kill()).await.unwrap_or_default();
+    // Reaps the shell. It is dead, unless it is among the survivors.
+    let _ = timeout(GRACE, child.wait()).await;
+    Ok((ending, survivors.into_iter().map(number).collect()))
+}
+
+/// Reads what is written until the pipe closes, or has been silent for a while after the shell's end. Returns whether
+/// somebody still holds its other end.
+async fn pump(
+    reader: &mut Receiver,
+    capture: &mut Capture,
+    progress: &ProgressSender,
+    mut exit: oneshot::Receiver<()>,
+) -> bool {
+    let mut buffer = vec![0; 64 * 1024];
+    let mut told = Instant::now();
+    let mut last_words: Option<Instant> = None;
+    loop {
+        if last_words.is_some_and(|end| Instant::now() >= end) {
+            return true;
+        }
+        let read = tokio::select! {
+            biased;
+            _ = &mut exit, if last_words.is_none() => {
+                last_words = Some(Instant::now() + LAST_WORDS);
+                continue;
+            }
+            read = reader.read(&mut buffer) => read,
+            () = sleep_until(told + PROGRESS), if capture.has_news() => {
+                told = tell(capture, progress);
+                continue;
+            }
+            () = sleep(SILENCE), if last_words.is_some() => return true,
+        };
+        match read {
+            Ok(0) | Err(_) => return false,
+            Ok(length) => capture.push(buffer.get(..length).unwrap_or_default()).await,
+        }
+        if told.elapsed() >= PROGRESS {
+            told = tell(capture, progress);
+        }
+    }
+}
+
+fn tell(capture: &mut Capture, progress: &ProgressSender) -> Instant {
+    if let Some(news) = capture.take_news() {
+        progress.send(news);
+    }
+    Instant::now()
+}
+
+/// Kills a command that nobody waits for any more.
+struct KillOnDrop<'a>(Option<&'a Family>);
+
+impl KillOnDrop<'_> {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for KillOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(family) = self.0 {
+            family.kill_group();
+            // The rest takes a look at every process, which is too long for a drop. If there is no thread to be had, or
+            // the program ends first, the guard does it.
+            let family = family.clone();
+            let _ = std::thread::Builder::new().spawn(move || family.kill());
+        }
+    }
+}
+
+fn number(process: Pid) -> u32 {
+    process.as_raw_pid().unsigned_abs()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,142 @@
+use std::fmt;
+use std::ops::Range;
+
+/// Differences between a text and a file that are overlooked. Each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Overlook {
+    /// CRLF against LF.
+    LineEnds,
+    /// Spaces and tabs before a line's end.
+    TrailingSpace,
+    /// Typographic quotes, dashes and spaces against those of ASCII.
+    Typography,
+}
+
+impl Overlook {
+    pub(super) const ALL: [Self; 3] = [Self::LineEnds, Self::TrailingSpace, Self::Typography];
+}
+
+impl fmt::Display for Overlook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LineEnds => "the kind of line end",
+            Self::TrailingSpace => "white space at line ends",
+            Self::Typography => "the difference between typographic and plain quotes, dashes or spaces",
+        })
+    }
+}
+
+/// A file as it looks with differences overlooked, and the way back to its own bytes.
+pub(super) struct View {
+    pub(super) bytes: Vec<u8>,
+    overlook: Overlook,
+    runs: Vec<Run>,
+}
+
+/// Bytes of a view that stand for bytes of the original one to one, or (`width` other than 1) a single byte that
+/// stands for `width` bytes.
+#[derive(Clone, Copy)]
+struct Run {
+    view: usize,
+    original: usize,
+    width: usize,
+}
+
+/// A text to look for in a view.
+pub(super) struct Pattern {
+    pub(super) bytes: Vec<u8>,
+    /// A line end was added, because white space before it was overlooked.
+    line_end_added: bool,
+}
+
+impl View {
+    pub(super) fn new(original: &[u8], overlook: Overlook) -> Self {
+        let (mut view, _) = Self::of_part(original, overlook);
+        // The last line ends, too, whether or not the file says so.
+        if view.bytes.last().is_some_and(|last| *last != b'\n') {
+            view.push(b'\n', original.len(), 0);
+        }
+        view
+    }
+
+    /// A text as it looks in this view; `None` if nothing is left to look for.
+    pub(super) fn pattern(&self, text: &str) -> Option<Pattern> {
+        let (View { mut bytes, .. }, trimmed) = Self::of_part(text.as_bytes(), self.overlook);
+        // White space at the very end is overlooked only if the line ends there.
+        if trimmed {
+            bytes.push(b'\n');
+        }
+        let empty = bytes.iter().all(|byte| *byte == b'\n');
+        (!empty).then_some(Pattern { bytes, line_end_added: trimmed })
+    }
+
+    /// The bytes of the original that an occurrence of a pattern stands for.
+    pub(super) fn original(&self, start: usize, pattern: &Pattern) -> Range<usize> {
+        let last = start + pattern.bytes.len() - 1;
+        let (last_start, last_end) = self.source(last);
+        self.source(start).0..if pattern.line_end_added { last_start } else { last_end }
+    }
+
+    /// The bytes of the original that one byte of the view stands for.
+    fn source(&self, at: usize) -> (usize, usize) {
+        let index = self.runs.partition_point(|run| run.view <= at).saturating_sub(1);
+        let Some(run) = self.runs.get(index) else { return (0, 0) };
+        let start = run.original + (at - run.view);
+        (start, start + run.width)
+    }
+
+    /// The view of a text that may end within a line, and whether white space was overlooked at its end.
+    fn of_part(text: &[u8], overlook: Overlook) -> (Self, bool) {
+        let mut view = View { bytes: Vec::with_capacity(text.len() + 1), overlook, runs: Vec::new() };
+        // White space that may turn out to stand before a line's end.
+        let mut pending: Vec<(u8, usize, usize)> = Vec::new();
+        let mut at = 0;
+        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+            let (byte, width) = first(rest, overlook);
+            if overlook >= Overlook::TrailingSpace && matches!(byte, b' ' | b'\t') {
+                pending.push((byte, at, width));
+            } else {
+                let kept = if byte == b'\n' { 0 } else { pending.len() };
+                for (byte, at, width) in pending.drain(..).take(kept) {
+                    view.push(byte, at, width);
+                }
+                view.push(byte, at, width);
+            }
+            at += width;
+        }
+        (view, !pending.is_empty())
+    }
+
+    fn push(&mut self, byte: u8, original: usize, width: usize) {
+        let view = self.bytes.len();
+        self.bytes.push(byte);
+        let goes_on = self
+            .runs
+            .last()
+            .is_some_and(|run| run.width == 1 && width == 1 && run.original + (view - run.view) == original);
+        if !goes_on {
+            self.runs.push(Run { view, original, width });
+        }
+    }
+}
+
+/// The first character of a text that isn't empty, as it looks with differences overlooked, and its width in bytes.
+fn first(rest: &[u8], overlook: Overlook) -> (u8, usize) {
+    match rest {
+        [b'\r', b'\n', ..] => (b'\n', 2),
+        [0xc2, 0xa0, ..] | [0xe2, 0x80, 0x80..=0x8a | 0xaf, ..] | [0xe2, 0x81, 0x9f, ..] | [0xe3, 0x80, 0x80, ..]
+            if overlook == Overlook::Typography =>
+        {
+            // U+00A0; U+2000 to U+200A and U+202F; U+205F; U+3000.
+            (b' ', if rest.starts_with(&[0xc2]) { 2 } else { 3 })
+        }
+        // U+2018 to U+201B, and the prime U+2032.
+        [0xe2, 0x80, 0x98..=0x9b | 0xb2, ..] if overlook == Overlook::Typography => (b'\'', 3),
+        // U+201C to U+201F, and the double prime U+2033.
+        [0xe2, 0x80, 0x9c..=0x9f | 0xb3, ..] if overlook == Overlook::Typography => (b'"', 3),
+        // U+2010 to U+2015, and the minus sign U+2212.
+        [0xe2, 0x80, 0x90..=0x95, ..] | [0xe2, 0x88, 0x92, ..] if overlook == Overlook::Typography => (b'-', 3),
+        [byte, ..] => (*byte, 1),
+        [] => (b'\n', 0),
+    }
+}

@@ -1,0 +1,57 @@
+use std::io;
+
+use super::Access;
+
+/// Why a path can't be used. Models read the text, so it says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PathError {
+    #[error("The path is empty. Give one relative to the workspace, such as \"src/main.rs\"; \".\" is its root.")]
+    Empty,
+
+    #[error(
+        "{path} is outside the workspace, and was not {}. Use a path inside {root}; relative paths start there.",
+        match .access { Access::Read => "read", Access::Write => "written" }
+    )]
+    Outside { path: String, root: String, access: Access },
+
+    #[error("There is no {path}.{}", near_names(.near))]
+    NotFound { path: String, near: Vec<String> },
+
+    #[error("{path} is a directory, not a file. Use ls to see what is in it.")]
+    IsDirectory { path: String },
+
+    #[error("{path} is a file, not a directory.")]
+    NotDirectory { path: String },
+
+    #[error("{path} is {kind}, not a regular file.")]
+    Special { path: String, kind: &'static str },
+
+    #[error("{path} is read-only for file tools. Git's own files are changed by git commands.")]
+    Protected { path: String },
+
+    #[error("{path} was replaced by something else while it was being opened. Nothing was done; try again.")]
+    Changed { path: String },
+
+    #[error("The file permissions of {path} don't allow this: {source}.")]
+    Denied { path: String, source: io::Error },
+
+    #[error("{path}: {source}.")]
+    Io { path: String, source: io::Error },
+}
+
+impl PathError {
+    pub(crate) fn from_io(path: &str, source: impl Into<io::Error>) -> Self {
+        let (path, source) = (path.to_owned(), source.into());
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { path, near: vec![] },
+            io::ErrorKind::IsADirectory => Self::IsDirectory { path },
+            io::ErrorKind::NotADirectory => Self::NotDirectory { path },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::Denied { path, source },
+            _ => Self::Io { path, source },
+        }
+    }
+}
+
+fn near_names(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!(" Did you mean {}?", near.join(" or ")) }
+}

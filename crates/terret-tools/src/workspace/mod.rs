@@ -1,0 +1,188 @@
+//! Where the file tools may go, and how they get there.
+//!
+//! A path is followed first, through every symbolic link and `..`, to the real path that it names. The real path is
+//! judged, and then that very path is opened from `/` downwards, one component at a time, without following any link.
+//! So what was judged is what is opened: whoever swaps a directory for a link in between makes the call fail, and
+//! never makes it escape.
+//!
+//! A hard link can't be told from the file that it was made of, and a file in a mounted directory counts as being in
+//! the workspace.
+
+mod error;
+mod open;
+mod outputs;
+mod replace;
+mod resolve;
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(crate) use error::PathError;
+pub(crate) use open::{Entry, open_file, read_directory};
+pub(crate) use outputs::Outputs;
+pub(crate) use replace::Target;
+
+/// The directory that the tools work in. Cheap to clone.
+///
+/// File tools read and write beneath the root, read the outputs that tools keep on disk, and go nowhere else unless
+/// [`readable`](Self::readable) or [`writable`](Self::writable) say so. Relative paths start at the root; absolute
+/// paths are fine as long as they end up inside. `.git`, a file or a directory at any depth, is never written.
+/// Commands of the `bash` tool start in the root, and nothing here holds them there.
+#[derive(Clone, Debug)]
+pub struct Workspace(Arc<Places>);
+
+#[derive(Clone, Debug)]
+struct Places {
+    root: PathBuf,
+    readable: Vec<PathBuf>,
+    writable: Vec<PathBuf>,
+    read_only: Vec<PathBuf>,
+    outputs: Outputs,
+}
+
+/// What a path is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// A path that was judged.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    /// Absolute, without symbolic links and `..`. It need not exist.
+    pub(crate) real: PathBuf,
+    /// The permitted place that it lies in.
+    pub(crate) base: PathBuf,
+    /// How people and models are told of it: relative to the root where it lies there.
+    pub(crate) shown: String,
+}
+
+impl Workspace {
+    /// A workspace with this root, which must be an existing directory.
+    pub fn new(root: impl AsRef<Path>) -> io::Result<Self> {
+        let root = root.as_ref().canonicalize()?;
+        if !root.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, "the root of a workspace must be a directory"));
+        }
+        let outputs = Outputs::temporary();
+        Ok(Self(Arc::new(Places { root, readable: vec![], writable: vec![], read_only: vec![], outputs })))
+    }
+
+    /// Also lets file tools read this file, or what lies beneath this directory.
+    pub fn readable(self, path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = resolve::resolve(&std::path::absolute(path)?)?;
+        Ok(self.changed(|places| places.readable.push(path)))
+    }
+
+    /// Also lets file tools read and write this file, or what lies beneath this directory.
+    pub fn writable(self, path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = resolve::resolve(&std::path::absolute(path)?)?;
+        Ok(self.changed(|places| places.writable.push(path)))
+    }
+
+    /// Keeps file tools from writing this file, or what lies beneath this directory. It outweighs every permission.
+    pub fn read_only(self, path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = resolve::resolve(&std::path::absolute(path)?)?;
+        Ok(self.changed(|places| places.read_only.push(path)))
+    }
+
+    /// Keeps what was too long for the model in this directory, which must exist and is left as it is. Without it the
+    /// tools make a temporary directory and remove it when they are dropped.
+    pub fn keep_outputs_in(self, directory: impl AsRef<Path>) -> io::Result<Self> {
+        let outputs = Outputs::lasting(directory.as_ref().canonicalize()?);
+        Ok(self.changed(|places| places.outputs = outputs))
+    }
+
+    /// The root, absolute and without symbolic links.
+    pub fn root(&self) -> &Path {
+        &self.0.root
+    }
+
+    pub(crate) fn outputs(&self) -> &Outputs {
+        &self.0.outputs
+    }
+
+    /// Follows a path and judges where it leads.
+    pub(crate) fn locate(&self, path: &str, access: Access) -> Result<Located, PathError> {
+        if path.is_empty() {
+            return Err(PathError::Empty);
+        }
+        let real = match resolve::resolve(&self.0.root.join(path)) {
+            Ok(real) => real,
+            // Why a place outside can't be followed is nobody's business.
+            Err(stuck) if self.base(&stuck.at, Access::Read).is_none() => return Err(self.outside(path, access)),
+            Err(stuck) => return Err(PathError::from_io(&self.shown(&stuck.at), stuck.error)),
+        };
+        let shown = self.shown(&real);
+        if access == Access::Write && self.is_protected(&real) {
+            return Err(PathError::Protected { path: shown });
+        }
+        match self.base(&real, access) {
+            Some(base) => Ok(Located { base: base.to_owned(), real, shown }),
+            None => Err(self.outside(path, access)),
+        }
+    }
+
+    /// A real path as it is told.
+    pub(crate) fn shown(&self, real: &Path) -> String {
+        match real.strip_prefix(&self.0.root) {
+            Ok(path) if path.as_os_str().is_empty() => ".".to_owned(),
+            Ok(path) => printable(path.as_os_str()),
+            Err(_) => printable(real.as_os_str()),
+        }
+    }
+
+    /// That nothing is there, with what there is of a similar name.
+    pub(crate) fn not_found(&self, located: &Located) -> PathError {
+        PathError::NotFound { path: located.shown.clone(), near: open::near(located, |real| self.shown(real)) }
+    }
+
+    /// The permitted place that a real path lies in. Whole components are compared, so that `/work-evil` isn't in `/work`.
+    fn base(&self, real: &Path, access: Access) -> Option<&Path> {
+        let places = &*self.0;
+        let writable = std::iter::once(&places.root).chain(&places.writable).map(PathBuf::as_path);
+        let readable = places.readable.iter().map(PathBuf::as_path).chain(places.outputs.directory());
+        match access {
+            Access::Write => writable.into_iter().find(|base| real.starts_with(base)),
+            Access::Read => writable.chain(readable).find(|base| real.starts_with(base)),
+        }
+    }
+
+    fn is_protected(&self, real: &Path) -> bool {
+        let is_git = |part: &OsStr| part.eq_ignore_ascii_case(".git");
+        let places = &*self.0;
+        let bases = std::iter::once(&places.root).chain(&places.writable);
+        // A permission for something inside a `.git` is as good as any other.
+        let free = bases.filter_map(|base| real.strip_prefix(base).ok()).any(|path| !path.iter().any(is_git));
+        let inside = self.base(real, Access::Write).is_some();
+        (inside && !free) || places.read_only.iter().any(|path| real.starts_with(path))
+    }
+
+    fn outside(&self, path: &str, access: Access) -> PathError {
+        let root = printable(self.0.root.as_os_str());
+        PathError::Outside { path: printable(OsStr::new(path)), root, access }
+    }
+
+    fn changed(mut self, change: impl FnOnce(&mut Places)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+}
+
+/// A name without anything that could break a line, move a cursor or turn the writing direction.
+pub(crate) fn printable(name: &OsStr) -> String {
+    let name = name.to_string_lossy();
+    if !name.chars().any(|c| c.is_control() || crate::plain::is_invisible_control(c)) {
+        return name.into_owned();
+    }
+    name.chars()
+        .flat_map(|c| {
+            let escaped = c.is_control() || crate::plain::is_invisible_control(c);
+            let (plain, escape) = if escaped { (None, Some(c.escape_default())) } else { (Some(c), None) };
+            plain.into_iter().chain(escape.into_iter().flatten())
+        })
+        .collect()
+}
