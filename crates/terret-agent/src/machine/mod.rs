@@ -25,15 +25,21 @@
 //! | calling | failed | attempt failed | fail |
 //! | acting | gate: allow | call allowed; opened when its turn comes | start the tool |
 //! | acting | gate: deny, or arguments rejected | call closed with the reason | as after a tool |
+//! | acting | gate: ask | call asked | wait for a person, if need be over restarts |
+//! | acting | answered: approve, for the run, or with other arguments | call approved | validate the arguments, start the tool |
+//! | acting | answered: deny | call closed with the reason | as after a tool |
 //! | acting | tool finished, or discovered | call closed with its output | when all are closed: deliver steering, call again |
+//! | acting, a call beyond the tool budget, or the same calls too often in a row | | budget exceeded; what waits is closed, what runs may finish | out of budget |
+//! | any but ready | deadline | expired; calls that never started closed | stop everything; then out of budget |
 //! | any but ready | steer, follow-up | queued | delivered at the next safe point, or handed back at the end |
 //! | any but ready | cancel | cancelled; calls that never started closed | stop everything; then the outcome |
 //! | calling | resume (after a crash) | resumed; model called anew | |
 //! | acting | resume (after a crash) | resumed; at-most-once calls that were open are in doubt | discover those, start the others again |
 //! | any | stale epoch, late result, input after the end | nothing | |
 //!
-//! A model call that would exceed the budget is never announced: the run ends out of budget instead, after the tools of
-//! the last permitted reply have run and their results stand in the transcript.
+//! A model call that would exceed a budget (calls, tokens, cost) is never announced: the run ends out of budget instead,
+//! after the tools of the last permitted reply have run and their results stand in the transcript. An answer fits one call
+//! and one digest of its arguments, and nothing else.
 
 mod apply;
 mod decide;
