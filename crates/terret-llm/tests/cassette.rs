@@ -226,6 +226,16 @@ async fn no_secret_gets_into_a_cassette() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_secret_gets_into_a_cassette_by_way_of_a_failure() {
+    let shelf = Shelf::new();
+    let reason = format!("no route for {KEY}");
+    let failure = TransportError::Connect { server: "host".into(), reason };
+    let failed = events(&model(shelf.recorder([Err(failure)])), "hello").await;
+    assert_eq!(last(&failed).0, "failed");
+    assert!(shelf.text().contains("no route for [redacted]"), "{}", shelf.text());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_redacted_still_matches() {
     let shelf = Shelf::new();
     let redaction = || Redaction::default().field("session");
@@ -347,6 +357,31 @@ async fn failures_are_part_of_a_recording() {
     assert_eq!(one, "one");
     assert!(end.to_string().contains("its reader hung up"), "{end}");
     assert_eq!(terret_llm::ModelError::from(end).kind, ErrorKind::Network);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_hang_up_after_the_end_is_recorded_as_well() {
+    let shelf = Shelf::new();
+    let mut stays = hello();
+    stays.pieces.push((3_600_000, Ok(Bytes::from("data: too late\n\n"))));
+    let recorded = events(&model(shelf.recorder([Ok(stays)])), "hello").await;
+    assert_eq!(last(&recorded).0, "done");
+    assert!(shelf.text().contains(r#""failure":{"kind":"hungUp"}"#), "{}", shelf.text());
+    assert_eq!(events(&model(shelf.replayer()), "hello").await, recorded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_looks_like_a_secret_stays() {
+    let shelf = Shelf::new();
+    let text = "a disk-0123456789abcdefgh, sk-short, and a day key";
+    let mut asked = request("https://host/m?keys=1&token=day", &json!({"text": text}).to_string());
+    asked.headers.insert("x-api-key", HeaderValue::from_static("day key"));
+    pieces(&shelf.recorder([Ok(answer(200, [text]))]), asked).await;
+    let line: Value = serde_json::from_str(&shelf.text()).unwrap();
+    assert_eq!(line["request"]["path"], "/m?keys=1&token=[redacted]");
+    assert_eq!(line["request"]["headers"]["x-api-key"], "[redacted]");
+    assert_eq!(line["request"]["body"]["text"], text, "secrets as short as these are looked for in no text");
+    assert_eq!(line["response"]["body"], json!([text]));
 }
 
 #[test]

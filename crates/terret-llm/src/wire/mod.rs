@@ -159,8 +159,8 @@ pub enum EncodeError {
         /// What to do instead.
         hint: Option<&'static str>,
     },
-    /// This crate doesn't speak the model's wire.
-    #[error("there is no wire of the name {0}")]
+    /// This crate doesn't speak the model's wire, or was built without it.
+    #[error("there is no wire of the name {0} in this program")]
     NoWire(WireFormat),
     /// The request has no message that the wire could send.
     #[error("the request has no message to answer; add a user message")]

@@ -140,6 +140,18 @@ pub(super) enum Failure {
     HungUp,
 }
 
+impl Failure {
+    /// What the system says.
+    pub(super) fn reason_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Failure::Invalid { reason } | Failure::Connect { reason, .. } | Failure::Broken { reason, .. } => {
+                Some(reason)
+            }
+            Failure::HungUp => None,
+        }
+    }
+}
+
 impl From<&TransportError> for Failure {
     fn from(error: &TransportError) -> Self {
         match error.clone() {

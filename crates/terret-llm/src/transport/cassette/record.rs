@@ -169,6 +169,9 @@ impl Drop for Take {
         if let Some(response) = &mut self.exchange.response {
             self.secrets.clean_pieces(&mut response.body);
         }
+        if let Some(reason) = self.exchange.failure.as_mut().and_then(Failure::reason_mut) {
+            *reason = self.secrets.clean(reason);
+        }
         self.tape.write(&self.exchange);
     }
 }

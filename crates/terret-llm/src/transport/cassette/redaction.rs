@@ -24,11 +24,13 @@ const REDACTED: &str = "[redacted]";
 ///   `openai-organization`, `openai-project`, `anthropic-organization-id`;
 /// - the values of the query's parameters `key`, `api_key`, `access_token`, `token`, `auth`, `sig`, `signature`,
 ///   `x-amz-credential`, `x-amz-security-token`, `x-amz-signature`;
-/// - strings in the request's JSON under `api_key`, `access_token`, `refresh_token`, `id_token`, `client_secret`,
+/// - what stands in the request's JSON, if it isn't an object or a list, under `api_key`, `access_token`, `refresh_token`, `id_token`, `client_secret`,
 ///   `authorization`, `password`, `secret`;
 /// - anywhere, also in what the server answers: every secret that was found in the request's headers or query, if it has
 ///   eight bytes or more, and what looks like a key (`sk-`, `AIza`, `gsk_`, `xai-`, `hf_`, `ghp_`, `github_pat_`, `AKIA`,
 ///   and at least sixteen letters, digits, `-` or `_` after it).
+///
+/// Everything else stays: what was asked and answered is what a cassette is for. Read it before you publish it.
 ///
 /// In names, case, `-` and `_` don't count: `api_key` is `apiKey`. A secret that a model says in several fragments is not
 /// found, because something stands between them.
