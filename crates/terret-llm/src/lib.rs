@@ -38,6 +38,7 @@
 #[cfg(feature = "schema")]
 mod complete;
 mod draft;
+mod effort;
 mod endpoint;
 mod error;
 mod hosts;
@@ -46,6 +47,7 @@ mod lossy;
 mod model;
 mod money;
 mod partial_json;
+mod price;
 mod provider;
 mod request;
 mod retry;
@@ -60,17 +62,19 @@ pub mod wire;
 #[cfg(feature = "schema")]
 pub use complete::{CompleteError, Completed, complete};
 pub use draft::{Draft, Stop};
+pub use effort::{Effort, Efforts, InvalidEffort};
 pub use endpoint::{Auth, AuthScheme, BaseUrl, Endpoint, InvalidBaseUrl};
 pub use error::{ErrorKind, ModelError};
 pub use hosts::{Host, hosts};
 pub use http_model::{HttpModel, Limits};
 pub use model::{CallIdRule, Compat, Model, ModelSpec, SchemaSupport, ThinkingSwitch};
-pub use money::{Money, Price, Rates, Tier};
+pub use money::Money;
 pub use partial_json::{PartialJson, PartialJsonError};
+pub use price::{Price, Rates, Tier};
 #[cfg(feature = "http")]
 pub use provider::{ConnectError, connect};
 pub use provider::{InvalidModelRef, ModelRef, Overrides, ResolveError, Resolved, resolve};
-pub use request::{CacheRetention, Effort, Options, OutputSchema, Request, ToolChoice, ToolSpec};
+pub use request::{CacheRetention, Options, OutputSchema, Request, ToolChoice, ToolSpec};
 pub use retry::{Retry, RetryPolicy};
 pub use scripted::{ScriptedModel, ScriptedReply};
 pub use segments::Segments;
