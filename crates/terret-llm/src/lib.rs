@@ -20,8 +20,9 @@
 //! Tests need neither a key nor a network: a [`ScriptedModel`] replies what you write down, and a
 //! [cassette](transport::cassette) what a provider once replied.
 //!
-//! Beneath: [`wire`] holds the vendors' protocols as pure functions, [`transport`] is what carries their bytes,
-//! [`hosts()`] who serves them. Nothing here runs a tool, loops or keeps a session.
+//! A [`Catalog`] holds what models can take and what they cost. Beneath: [`wire`] holds the vendors' protocols as pure
+//! functions, [`transport`] is what carries their bytes, [`hosts()`] who serves them. Nothing here runs a tool, loops or
+//! keeps a session.
 
 // What the wires share has fewer users where some of them are left out.
 #![cfg_attr(
@@ -35,6 +36,7 @@
     allow(dead_code, unused_imports)
 )]
 
+mod catalog;
 #[cfg(feature = "schema")]
 mod complete;
 mod draft;
@@ -59,6 +61,7 @@ mod transcript;
 pub mod transport;
 pub mod wire;
 
+pub use catalog::{Catalog, CatalogError, ModelFacts};
 #[cfg(feature = "schema")]
 pub use complete::{CompleteError, Completed, complete};
 pub use draft::{Draft, Stop};
