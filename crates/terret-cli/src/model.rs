@@ -27,7 +27,7 @@ pub(crate) fn choose(args: &RunArgs) -> Result<Chosen, Problem> {
     // A server of the user's own needs no provider's name.
     let name = if args.base_url.is_some() && !name.contains('/') { format!("custom/{name}") } else { name.clone() };
     let name: ModelRef = name.parse().map_err(|error| Problem::usage(format!("--model: {error}")))?;
-    let overrides = Overrides { base_url: args.base_url.clone(), wire: args.wire.clone(), api_key: None };
+    let overrides = Overrides { base_url: args.base_url.clone(), wire: args.wire.clone(), ..Overrides::default() };
     let resolved = resolve(&name, &overrides, env).map_err(|error| match error {
         ResolveError::NoKey { .. } => Problem::new(Exit::Authentication, error.to_string()),
         _ => Problem::usage(error.to_string()),

@@ -20,8 +20,9 @@
 //! Tests need neither a key nor a network: a [`ScriptedModel`] replies what you write down, and a
 //! [cassette](transport::cassette) what a provider once replied.
 //!
-//! Beneath: [`wire`] holds the vendors' protocols as pure functions, [`transport`] is what carries their bytes,
-//! [`hosts()`] who serves them. Nothing here runs a tool, loops or keeps a session.
+//! A [`Catalog`] holds what models can take and what they cost. Beneath: [`wire`] holds the vendors' protocols as pure
+//! functions, [`transport`] is what carries their bytes, [`hosts()`] who serves them. Nothing here runs a tool, loops or
+//! keeps a session.
 
 // What the wires share has fewer users where some of them are left out.
 #![cfg_attr(
@@ -35,9 +36,11 @@
     allow(dead_code, unused_imports)
 )]
 
+mod catalog;
 #[cfg(feature = "schema")]
 mod complete;
 mod draft;
+mod effort;
 mod endpoint;
 mod error;
 mod hosts;
@@ -46,6 +49,7 @@ mod lossy;
 mod model;
 mod money;
 mod partial_json;
+mod price;
 mod provider;
 mod request;
 mod retry;
@@ -57,20 +61,23 @@ mod transcript;
 pub mod transport;
 pub mod wire;
 
+pub use catalog::{Catalog, CatalogError, ModelFacts};
 #[cfg(feature = "schema")]
 pub use complete::{CompleteError, Completed, complete};
 pub use draft::{Draft, Stop};
+pub use effort::{Effort, Efforts, InvalidEffort};
 pub use endpoint::{Auth, AuthScheme, BaseUrl, Endpoint, InvalidBaseUrl};
 pub use error::{ErrorKind, ModelError};
 pub use hosts::{Host, hosts};
 pub use http_model::{HttpModel, Limits};
 pub use model::{CallIdRule, Compat, Model, ModelSpec, SchemaSupport, ThinkingSwitch};
-pub use money::{Money, Price, Rates, Tier};
+pub use money::Money;
 pub use partial_json::{PartialJson, PartialJsonError};
+pub use price::{Price, Rates, Tier};
 #[cfg(feature = "http")]
 pub use provider::{ConnectError, connect};
 pub use provider::{InvalidModelRef, ModelRef, Overrides, ResolveError, Resolved, resolve};
-pub use request::{CacheRetention, Effort, Options, OutputSchema, Request, ToolChoice, ToolSpec};
+pub use request::{CacheRetention, Options, OutputSchema, Request, ToolChoice, ToolSpec};
 pub use retry::{Retry, RetryPolicy};
 pub use scripted::{ScriptedModel, ScriptedReply};
 pub use segments::Segments;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::money::Price;
+use crate::effort::{Effort, Efforts};
+use crate::price::Price;
 use crate::request::Request;
 use crate::stream::ReplyStream;
-use crate::wire::WireFormat;
+use crate::wire::{EncodeError, WireFormat};
 
 /// Something that answers requests: a provider over HTTP, a script, your own.
 pub trait Model: Send + Sync {
@@ -41,10 +42,14 @@ pub struct ModelSpec {
     pub wire: WireFormat,
     /// The most tokens that fit, input and output together.
     pub context_window: Option<u32>,
+    /// The most tokens that the input can have, where that is less than the window.
+    pub max_input: Option<u32>,
     /// The most tokens that a reply can have.
     pub max_output: Option<u32>,
     /// Whether it accepts images.
     pub images: bool,
+    /// The levels of reasoning that it can be asked for, where they are known.
+    pub efforts: Option<Efforts>,
     /// What it costs, where that is known.
     pub price: Option<Price>,
     /// What its host deviates in from the wire.
@@ -59,10 +64,35 @@ impl ModelSpec {
             id: id.into(),
             wire,
             context_window: None,
+            max_input: None,
             max_output: None,
             images: true,
+            efforts: None,
             price: None,
             compat: Compat::default(),
+        }
+    }
+
+    /// The effort that a request is sent with if it wants `wanted`: the nearest one that the model has, searched upward
+    /// first ([`Efforts::nearest`]), or `wanted` itself where the model's levels aren't known.
+    ///
+    /// `None` if the model can't be asked to reason; a request that wants it is refused.
+    pub fn effective_effort(&self, wanted: Effort) -> Option<Effort> {
+        self.efforts.map_or(Some(wanted), |efforts| efforts.nearest(wanted))
+    }
+
+    /// The effort that a wire has to express. A model that doesn't reason needs no word to stay so.
+    pub(crate) fn effort_to_send(&self, wanted: Option<Effort>) -> Result<Option<Effort>, EncodeError> {
+        let Some(wanted) = wanted else { return Ok(None) };
+        let refused = |hint| EncodeError::Unsupported { wire: self.wire.clone(), option: "effort", hint: Some(hint) };
+        match self.efforts {
+            Some(efforts) if efforts == Efforts::default() => {
+                Err(refused("this model reasons as it likes; leave it out"))
+            }
+            Some(efforts) if !efforts.reasons() && wanted == Effort::Off => Ok(None),
+            _ => {
+                self.effective_effort(wanted).map(Some).ok_or_else(|| refused("this model can't reason; leave it out"))
+            }
         }
     }
 }

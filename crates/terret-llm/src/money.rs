@@ -6,8 +6,6 @@ use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 
-use crate::transcript::Usage;
-
 /// An amount in nano-dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -63,101 +61,9 @@ impl fmt::Display for Money {
     }
 }
 
-/// What the tokens of a model cost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Price {
-    /// The rates of an ordinary request.
-    pub rates: Rates,
-    /// Other rates for requests with long inputs, in rising order of their thresholds.
-    pub tiers: Vec<Tier>,
-}
-
-/// Rates in nano-dollars per million tokens: $3 per million is `3_000_000_000`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rates {
-    /// Input that no cache served or stored.
-    pub input: u64,
-    /// Output, reasoning included.
-    pub output: u64,
-    /// Input that the prompt cache served.
-    pub cache_read: u64,
-    /// Input that was stored in the prompt cache.
-    pub cache_write: u64,
-    /// Input that was stored there for the long time.
-    pub cache_write_long: u64,
-}
-
-/// Rates that price a whole request whose input is longer than the threshold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tier {
-    /// The threshold in input tokens: not cached, cached and stored together.
-    pub above_input_tokens: u64,
-    /// The rates above it.
-    pub rates: Rates,
-}
-
-impl Price {
-    /// A price without tiers.
-    pub fn flat(rates: Rates) -> Self {
-        Self { rates, tiers: Vec::new() }
-    }
-
-    /// What one model call costs, rounded to the nearest nano-dollar once, at the end.
-    pub fn cost(&self, usage: &Usage) -> Money {
-        let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-        let tier = self.tiers.iter().rfind(|tier| input > tier.above_input_tokens);
-        let rates = tier.map_or(self.rates, |tier| tier.rates);
-        let short_writes = usage.cache_write.saturating_sub(usage.cache_write_long);
-        let long_writes = usage.cache_write - short_writes;
-        let millionths: u128 = [
-            (usage.input, rates.input),
-            (usage.output, rates.output),
-            (usage.cache_read, rates.cache_read),
-            (short_writes, rates.cache_write),
-            (long_writes, rates.cache_write_long),
-        ]
-        .into_iter()
-        .map(|(tokens, rate)| u128::from(tokens) * u128::from(rate))
-        .sum();
-        Money(i64::try_from((millionths + 500_000) / 1_000_000).unwrap_or(i64::MAX))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SONNET: Rates = Rates {
-        input: 3_000_000_000,
-        output: 15_000_000_000,
-        cache_read: 300_000_000,
-        cache_write: 3_750_000_000,
-        cache_write_long: 6_000_000_000,
-    };
-
-    #[test]
-    fn cost_counts_each_kind_of_token_at_its_rate() {
-        let usage = Usage {
-            input: 1000,
-            output: 500,
-            cache_read: 2000,
-            cache_write: 400,
-            cache_write_long: 100,
-            ..Usage::default()
-        };
-        // 0.003 + 0.0075 + 0.0006 + 0.001125 + 0.0006
-        assert_eq!(Price::flat(SONNET).cost(&usage).to_string(), "$0.012825");
-    }
-
-    #[test]
-    fn the_highest_tier_that_is_exceeded_prices_everything() {
-        let double = Rates { input: 6_000_000_000, ..SONNET };
-        let price = Price { rates: SONNET, tiers: vec![Tier { above_input_tokens: 1000, rates: double }] };
-        let cost = |input| price.cost(&Usage { input, ..Usage::default() }).nanos();
-        assert_eq!(cost(1000), 3_000_000);
-        assert_eq!(cost(1001), 6_006_000);
-    }
 
     #[test]
     fn amounts_print_as_dollars() {

@@ -5,15 +5,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use secrecy::SecretString;
-use serde::Deserialize;
-use serde::de::IntoDeserializer;
-use serde::de::value::{Error as ValueError, StrDeserializer};
 
+use crate::catalog::{Catalog, Listed, ModelFacts};
+use crate::effort::{Effort, Efforts};
 use crate::endpoint::{Auth, AuthScheme, BaseUrl, Endpoint, InvalidBaseUrl};
 use crate::hosts::{CUSTOM, Host, hosts};
 use crate::http_model::{HttpModel, Limits};
 use crate::model::{Compat, ModelSpec};
-use crate::request::Effort;
 #[cfg(feature = "http")]
 use crate::retry::{Retry, RetryPolicy};
 #[cfg(feature = "http")]
@@ -49,7 +47,7 @@ impl FromStr for ModelRef {
     fn from_str(text: &str) -> Result<Self, InvalidModelRef> {
         let invalid = || InvalidModelRef(text.to_owned());
         let (provider, rest) = text.trim().split_once('/').ok_or_else(invalid)?;
-        let with_effort = rest.rsplit_once(':').and_then(|(model, word)| Some((model, Some(effort(word)?))));
+        let with_effort = rest.rsplit_once(':').and_then(|(model, word)| Some((model, Some(word.parse().ok()?))));
         let (model, effort) = with_effort.unwrap_or((rest, None));
         if provider.is_empty() || model.is_empty() {
             return Err(invalid());
@@ -61,16 +59,8 @@ impl FromStr for ModelRef {
 impl fmt::Display for ModelRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.provider, self.model)?;
-        match self.effort.map(serde_json::to_value) {
-            Some(Ok(serde_json::Value::String(effort))) => write!(f, ":{effort}"),
-            _ => Ok(()),
-        }
+        self.effort.map_or(Ok(()), |effort| write!(f, ":{effort}"))
     }
-}
-
-fn effort(word: &str) -> Option<Effort> {
-    let word: StrDeserializer<'_, ValueError> = word.into_deserializer();
-    Effort::deserialize(word).ok()
 }
 
 /// What the user or the program wants different from what the host's entry and the environment say.
@@ -82,13 +72,17 @@ pub struct Overrides {
     pub wire: Option<WireFormat>,
     /// The key.
     pub api_key: Option<SecretString>,
+    /// What is known about models. By default the embedded list.
+    pub catalog: Catalog,
 }
 
 /// A model and where it is: all that [`HttpModel`] needs but the transport.
 #[derive(Clone, Debug)]
 pub struct Resolved {
-    /// The facts about the model, as far as its host tells them.
+    /// The facts about the model, as far as the catalog and its host tell them.
     pub spec: ModelSpec,
+    /// Whether the catalog lists the model. One that it doesn't gets defaults, and may be a misspelt one.
+    pub listed: bool,
     /// Where it is.
     pub endpoint: Endpoint,
     /// How long the host may take.
@@ -178,11 +172,14 @@ pub enum ConnectError {
     Resolve(#[from] ResolveError),
 }
 
-/// Finds a model's host, address and key. `env` looks an environment variable up (`|name| std::env::var(name).ok()`);
+/// Finds a model's host, address and key, and what is known about it. `env` looks an environment variable up (`|name| std::env::var(name).ok()`);
 /// one that is empty counts as not set.
 ///
 /// An override wins over the environment, and the environment over the host's entry. A key is needed unless the host is
 /// local or the address is not the host's own: a server that the user names may need none.
+///
+/// A list price is what the host bills: at another address the model has the same limits and no price, unless a file of
+/// the catalog gives it one. Azure's addresses are each customer's own, so that its models have none either.
 pub fn resolve(
     model: &ModelRef,
     overrides: &Overrides,
@@ -191,11 +188,10 @@ pub fn resolve(
     let env = |name: &str| env(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let host = Host::find(&model.provider).ok_or_else(|| unknown_provider(&model.provider))?;
     let address = address(host, overrides, env)?;
-    let wire = match (&overrides.wire, host.imitated_by.as_ref()) {
-        (Some(wire), _) => wire,
-        (None, Some(wire)) if !address.own => wire,
-        (None, _) => &host.wire,
-    };
+    let listed = overrides.catalog.look_up(host.id, &model.model);
+    let listed_wire = listed.as_ref().and_then(|listed| listed.facts.wire.as_ref());
+    let imitated = host.imitated_by.as_ref().filter(|_| !address.own);
+    let wire = overrides.wire.as_ref().or(listed_wire).or(imitated).unwrap_or(&host.wire);
     if wire.wire().is_none() {
         return Err(ResolveError::UnknownWire(wire.to_string()));
     }
@@ -213,9 +209,26 @@ pub fn resolve(
     }
     let mut spec = ModelSpec::new(host.id, model.model.as_str(), wire.clone());
     // Servers that imitate a host rarely take all that it takes.
-    let imitated = !own && host.imitated_by.is_some();
-    spec.compat = if imitated { Compat::default() } else { host.compat_for(&model.model).clone() };
-    Ok(Resolved { spec, endpoint, limits })
+    spec.compat = if imitated.is_some() { Compat::default() } else { host.compat_for(&model.model).clone() };
+    let is_listed = listed.is_some();
+    if let Some(listed) = listed {
+        describe(&mut spec, listed, own);
+    }
+    Ok(Resolved { spec, listed: is_listed, endpoint, limits })
+}
+
+/// Fills in what the catalog knows. `own` says whether the model is asked at its host's own address.
+fn describe(spec: &mut ModelSpec, listed: Listed, own: bool) {
+    let Listed { facts, price_is_given } = listed;
+    let ModelFacts { wire: _, context_window, max_input, max_output, images, efforts, price } = facts;
+    spec.context_window = context_window;
+    spec.max_input = max_input;
+    spec.max_output = max_output;
+    spec.images = images.unwrap_or(spec.images);
+    spec.efforts = efforts;
+    spec.price = price.filter(|_| own || price_is_given);
+    // There is nothing to encrypt, and OpenAI refuses to be asked.
+    spec.compat.encrypted_reasoning &= efforts.is_none_or(|efforts| efforts != Efforts::from_iter([Effort::Off]));
 }
 
 /// Where a model is, as it was written.
@@ -391,6 +404,7 @@ mod tests {
             base_url: Some("https://mine".into()),
             wire: Some(WireFormat::AnthropicMessages),
             api_key: Some("mine".into()),
+            ..Overrides::default()
         };
         let env = [("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "https://theirs"), ("TERRET_API_KEY", "k")];
         let expected = |header: &str| Ok(("https://mine/v1/x".to_owned(), header.to_owned()));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use crate::effort::Effort;
 use crate::transcript::{RawJson, Transcript};
 
 /// One model call's input. Cheap to clone: its parts are shared.
@@ -66,7 +67,8 @@ pub struct Options {
     /// Whether one reply may hold several tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_tool_calls: Option<bool>,
-    /// How much the model should reason.
+    /// How much the model should reason. A level that the model doesn't have becomes its nearest one
+    /// ([`ModelSpec::effective_effort`](crate::ModelSpec::effective_effort)).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
     /// How long the provider should keep the prompt cached.
@@ -92,21 +94,6 @@ pub enum ToolChoice {
     Required,
     /// A call of this tool.
     Tool(String),
-}
-
-/// How much a model should reason, on one scale for all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum Effort {
-    Off,
-    Minimal,
-    Low,
-    Medium,
-    High,
-    #[serde(rename = "xhigh")]
-    XHigh,
-    Max,
 }
 
 /// How long a provider should keep the prompt cached.

@@ -48,7 +48,7 @@ pub(super) fn head(model: &ModelSpec, request: &Request) -> Result<Head, EncodeE
     if stop.iter().any(|stop| stop.trim().is_empty()) {
         return Err(unsupported("stop", "a text at which to stop needs a visible character"));
     }
-    let reasoning = Reasoning::new(&model.id, *effort);
+    let reasoning = Reasoning::new(&model.id, model.effort_to_send(*effort)?);
     reasoning.check(&request.options)?;
     let max_tokens = max_output_tokens.or(model.max_output).unwrap_or(MAX_TOKENS);
     let cache = CacheControl::of(model, *cache);

@@ -34,7 +34,7 @@ pub(super) fn head(model: &ModelSpec, request: &Request) -> Result<Head, EncodeE
         system_instruction: system.map(|text| Content { role: None, parts: vec![Part::text(text)] }),
         tools: (!request.tools.is_empty()).then(|| [Tool { function_declarations: &request.tools }]),
         tool_config: tool_config(request)?,
-        generation_config: generation_config(request, generation)?,
+        generation_config: generation_config(model, request, generation)?,
         contents: [],
     };
     let path = format!("/models/{}:streamGenerateContent?alt=sse", percent_encode(&model.id));
@@ -73,7 +73,11 @@ fn tool_config(request: &Request) -> Result<Option<ToolConfig<'_>>, EncodeError>
     Ok(Some(ToolConfig { function_calling_config: FunctionCallingConfig { mode, allowed_function_names: name } }))
 }
 
-fn generation_config(request: &Request, generation: Generation) -> Result<Option<GenerationConfig<'_>>, EncodeError> {
+fn generation_config<'a>(
+    model: &ModelSpec,
+    request: &'a Request,
+    generation: Generation,
+) -> Result<Option<GenerationConfig<'a>>, EncodeError> {
     let Options { max_output_tokens, temperature, top_p, top_k, seed, effort, cache, .. } = request.options;
     let Options { stop, cache_key, output_schema, .. } = &request.options;
     if cache == CacheRetention::Long {
@@ -85,7 +89,8 @@ fn generation_config(request: &Request, generation: Generation) -> Result<Option
     if output_schema.is_some() && !request.tools.is_empty() && !generation.is_3_or_later() {
         return Err(unsupported("output_schema", "before Gemini 3, a request with tools can't have one"));
     }
-    let thinking_config = effort.and_then(|effort| generation.thinking(effort));
+    let effort = model.effort_to_send(effort)?;
+    let thinking_config = effort.and_then(|effort| generation.thinking(effort, model.efforts));
     if thinking_config.is_none() && effort.is_some_and(|effort| effort != Effort::Off) {
         return Err(unsupported("effort", "this model doesn't reason"));
     }

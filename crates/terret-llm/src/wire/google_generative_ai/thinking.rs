@@ -1,11 +1,11 @@
 //! How much a model is asked to think, in the terms of its generation.
 //!
 //! Source: the thinking guide and the models' pages. Gemini 3 and later take a level, Gemini 2.5 a budget in tokens,
-//! older models don't think. A level that a model refuses becomes its nearest one.
+//! older models don't think. Where a model's levels aren't known, its id tells which ones it is likely to take.
 
 use serde::Serialize;
 
-use crate::request::Effort;
+use crate::effort::{Effort, Efforts};
 
 /// What the id of a model tells about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,12 +68,12 @@ impl Generation {
         self.version >= (3, 0) && self.family != Family::Gemma
     }
 
-    /// The configuration for this effort. `None` if the model can't be asked to think.
-    pub(super) fn thinking(self, effort: Effort) -> Option<ThinkingConfig> {
+    /// The configuration for this effort, of those that the model is known to have. `None` if it can't be asked to think.
+    pub(super) fn thinking(self, effort: Effort, known: Option<Efforts>) -> Option<ThinkingConfig> {
         let include_thoughts = effort != Effort::Off;
         let levels = if self.family == Family::Gemma { (4, 0) } else { (3, 0) };
         if self.version >= levels {
-            let thinking_level = Some(self.level(effort));
+            let thinking_level = Some(self.level(effort, known));
             return Some(ThinkingConfig { include_thoughts, thinking_level, thinking_budget: None });
         }
         let thinks = self.version >= (2, 5) && self.family != Family::Gemma;
@@ -84,8 +84,12 @@ impl Generation {
         })
     }
 
-    fn level(self, effort: Effort) -> &'static str {
+    fn level(self, effort: Effort, known: Option<Efforts>) -> &'static str {
         match effort {
+            Effort::Minimal if known.is_some() => "MINIMAL",
+            Effort::Low if known.is_some() => "LOW",
+            Effort::Medium if known.is_some() => "MEDIUM",
+            Effort::XHigh if known.is_some() => "XHIGH",
             Effort::Off | Effort::Minimal if self.has_minimal() => "MINIMAL",
             Effort::Low if self.family == Family::Gemma => "MINIMAL",
             Effort::Medium if self.family == Family::Gemma => "HIGH",

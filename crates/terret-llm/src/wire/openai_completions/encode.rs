@@ -20,9 +20,10 @@ const LONGEST_KEY: usize = 64;
 
 pub(super) fn head(model: &ModelSpec, request: &Request) -> Result<Head, EncodeError> {
     check(&model.compat, request)?;
+    let effort = model.effort_to_send(request.options.effort)?;
     let key = request.options.cache_key.clone().filter(|key| key.bytes().all(|byte| byte.is_ascii_graphic()));
     let headers = model.compat.affinity_header.zip(key).into_iter().collect();
-    Head::new("/chat/completions".into(), headers, &Body { model, request })
+    Head::new("/chat/completions".into(), headers, &Body { model, request, effort })
 }
 
 /// What the host, or the wire, has no way to say.
@@ -56,11 +57,12 @@ fn check(compat: &Compat, request: &Request) -> Result<(), EncodeError> {
 struct Body<'a> {
     model: &'a ModelSpec,
     request: &'a Request,
+    effort: Option<Effort>,
 }
 
 impl Serialize for Body<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Body { model, request } = self;
+        let Body { model, request, effort } = self;
         let (compat, options) = (&model.compat, &request.options);
         let mut body = serializer.serialize_map(None)?;
         body.serialize_entry("model", &model.id)?;
@@ -75,8 +77,8 @@ impl Serialize for Body<'_> {
         entry(&mut body, "top_k", options.top_k)?;
         entry(&mut body, "stop", Some(&options.stop).filter(|stop| !stop.is_empty()))?;
         entry(&mut body, compat.seed_field, options.seed)?;
-        if let Some(effort) = options.effort {
-            reasoning(&mut body, compat, effort)?;
+        if let Some(effort) = effort {
+            reasoning(&mut body, compat, *effort)?;
         }
         // Hosts cache by themselves what they cache, so that `CacheRetention::None` and `Short` need no word, and a host
         // that doesn't know the key or the retention only caches less well.
@@ -108,15 +110,7 @@ fn entry<M: SerializeMap>(map: &mut M, key: &str, value: Option<impl Serialize>)
 /// level; not every model takes every one. A host with nothing but a switch takes all levels but off as on.
 fn reasoning<M: SerializeMap>(body: &mut M, compat: &Compat, effort: Effort) -> Result<(), M::Error> {
     let on = effort != Effort::Off;
-    let word = match effort {
-        Effort::Off => "none",
-        Effort::Minimal => "minimal",
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
-        Effort::XHigh => "xhigh",
-        Effort::Max => "max",
-    };
+    let word = if on { effort.as_str() } else { "none" };
     match compat.thinking_switch {
         None => {}
         Some(ThinkingSwitch::Thinking) => {

@@ -53,7 +53,7 @@ pub(super) fn head(model: &ModelSpec, request: &Request) -> Result<Head, EncodeE
         tools: request.tools.iter().map(Tool::from).collect(),
         tool_choice: tool_choice.as_ref().map(ToolChoiceParam::from),
         parallel_tool_calls: *parallel_tool_calls,
-        reasoning: effort.map(Reasoning::from),
+        reasoning: model.effort_to_send(*effort)?.map(Reasoning::from),
         text: output_schema.as_ref().map(|schema| TextFormat {
             format: Format { kind: "json_schema", name: &schema.name, schema: &schema.schema, strict: true },
         }),
@@ -187,16 +187,10 @@ struct Reasoning {
 
 impl From<Effort> for Reasoning {
     fn from(effort: Effort) -> Self {
-        let effort = match effort {
-            Effort::Off => return Reasoning { effort: "none", summary: None },
-            Effort::Minimal => "minimal",
-            Effort::Low => "low",
-            Effort::Medium => "medium",
-            Effort::High => "high",
-            Effort::XHigh => "xhigh",
-            Effort::Max => "max",
-        };
-        Reasoning { effort, summary: Some("auto") }
+        match effort {
+            Effort::Off => Reasoning { effort: "none", summary: None },
+            _ => Reasoning { effort: effort.as_str(), summary: Some("auto") },
+        }
     }
 }
 
