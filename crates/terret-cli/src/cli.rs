@@ -1,12 +1,13 @@
 //! The command line: every flag and command, in one place.
 
 use std::ffi::OsString;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use terret::llm::Money;
 
 use crate::commands::wire::Wire;
 use crate::exit::{Exit, Problem};
@@ -73,6 +74,12 @@ pub(crate) struct RunArgs {
     /// The most model calls; the tools of the last one still run
     #[arg(long, value_name = "N", default_value = "200")]
     pub(crate) max_turns: NonZeroU32,
+    /// The most money, in dollars; the call that goes beyond it is the last one
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    pub(crate) max_cost: Option<Money>,
+    /// The most time, for example 90, 90s, 5m or 1h; what runs then is stopped
+    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    pub(crate) timeout: Option<NonZeroU64>,
     /// The most tokens that one reply may have
     #[arg(long, value_name = "N")]
     pub(crate) max_output_tokens: Option<NonZeroU32>,
@@ -120,6 +127,28 @@ pub(crate) enum PermissionMode {
     Workspace,
 }
 
+fn dollars(text: &str) -> Result<Money, String> {
+    match text.trim_start_matches('$').parse::<f64>() {
+        Ok(amount) if amount > 0.0 && amount < 1e9 => Ok(Money::from_nanos((amount * 1e9).round() as i64)),
+        _ => Err("expected an amount of dollars above 0, such as 0.50".into()),
+    }
+}
+
+/// A time as people write it, in milliseconds.
+fn milliseconds(text: &str) -> Result<NonZeroU64, String> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let factor = match unit {
+        "ms" => 1.0,
+        "" | "s" => 1e3,
+        "m" => 60e3,
+        "h" => 3600e3,
+        _ => 0.0,
+    };
+    let time = number.parse::<f64>().ok().map(|number| (number * factor).round() as u64);
+    time.and_then(NonZeroU64::new).ok_or_else(|| "expected a time above 0, such as 90, 90s, 5m or 1h".into())
+}
+
 /// Prints help, the version or what is wrong with the command line; in JSON as well, if that was asked for.
 pub(crate) fn complain(error: &clap::Error, args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
@@ -163,4 +192,28 @@ fn several_words(error: &clap::Error, args: &[String]) -> Option<Problem> {
 fn asks_for_json(arg: &str) -> bool {
     let format = arg.strip_prefix("--output-format=").or_else(|| arg.strip_prefix("-o")).unwrap_or(arg);
     matches!(format.trim_start_matches('='), "--json" | "json" | "stream-json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        for (text, expected) in [("90", 90_000), ("90s", 90_000), ("1.5m", 90_000), ("1h", 3_600_000), ("250ms", 250)] {
+            assert_eq!(milliseconds(text).map(NonZeroU64::get), Ok(expected), "{text}");
+        }
+        for text in ["", "0", "-1", "5 minutes", "m", "1d", "0.0001ms"] {
+            assert!(milliseconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_dollars() {
+        assert_eq!(dollars("0.50").map(Money::nanos), Ok(500_000_000));
+        assert_eq!(dollars("$2").map(Money::nanos), Ok(2_000_000_000));
+        for text in ["", "0", "-1", "NaN", "1e12", "two"] {
+            assert!(dollars(text).is_err(), "{text}");
+        }
+    }
 }

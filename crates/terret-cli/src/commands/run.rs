@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use terret::agent::machine::Verdict;
+use terret::agent::machine::{Limits, Verdict};
 use terret::agent::{Agent, EffectClass, Event, Run, SharedTool};
 use terret::llm::{Options, ToolCall};
 use terret::tools::{BashOptions, Workspace, workspace_tools};
@@ -107,11 +107,22 @@ fn prepare(args: &RunArgs) -> Result<Prepared, Problem> {
     let mut options = Options::default();
     options.effort = effort;
     options.max_output_tokens = args.max_output_tokens.map(Into::into);
+    if args.max_cost.is_some() && model.spec().price.is_none() {
+        let spec = model.spec();
+        return Err(Problem::usage(format!(
+            "--max-cost: the price of {}/{} isn't known, so that its cost can't be limited; --max-turns can",
+            spec.provider, spec.id
+        )));
+    }
+    let mut limits = Limits::default();
+    limits.model_calls = args.max_turns;
+    limits.cost = args.max_cost;
+    limits.wall_time = args.timeout;
     let mut agent = Agent::builder(model)
         .system(system_prompt(&folder))
         .tools(tools.iter().cloned())
         .options(options)
-        .max_model_calls(args.max_turns.get());
+        .limits(limits);
     if args.permission_mode == PermissionMode::ReadOnly {
         agent = agent.gate(move |call: &ToolCall, _: &serde_json::Value| only_reading(&tools, call));
     }

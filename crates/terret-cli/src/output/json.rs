@@ -225,7 +225,7 @@ fn kind_of(budget: Budget) -> &'static str {
         Budget::Cost => "cost",
         Budget::WallTime => "time",
         Budget::Loop => "loop",
-        _ => "budget",
+        _ => "other",
     }
 }
 

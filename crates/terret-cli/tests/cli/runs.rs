@@ -258,3 +258,24 @@ fn a_reply_that_can_not_be_worked_with_fails_the_run() {
         assert_eq!(ran.of_type("tool_start").len(), 0);
     }
 }
+
+#[test]
+fn a_run_whose_time_is_up_is_stopped() {
+    let reply = calls([call("c1", "bash", json!({"command": "touch before; sleep 600; touch after"}))]);
+    let ran = Terret::scripted([reply]).args(["--json", "--timeout", "1s"]).run().exits(6);
+    assert_eq!(ran.result()["error"]["kind"], "time");
+    assert!(ran.path("before").exists() && !ran.path("after").exists());
+}
+
+#[test]
+fn the_same_call_over_and_over_ends_the_run() {
+    let again = |n| calls([call(&format!("c{n}"), "ls", json!({}))]);
+    let ran = Terret::scripted((1..20).map(again)).args(["--json"]).run().exits(6);
+    assert_eq!(ran.result()["error"]["kind"], "loop");
+}
+
+#[test]
+fn a_cost_that_can_not_be_known_can_not_be_limited() {
+    let ran = Terret::scripted([json!({"text": "hi"})]).args(["--max-cost", "0.50"]).run().exits(2);
+    assert!(ran.stderr.contains("the price of scripted/"), "{}", ran.stderr);
+}
