@@ -9,6 +9,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use terret::llm::Money;
 
+use terret::llm::hosts;
+
 use crate::commands::wire::Wire;
 use crate::exit::{Exit, Problem};
 use crate::output;
@@ -19,22 +21,42 @@ use crate::output;
     version,
     about = "A coding agent: give it a prompt, and it works with your files and commands until it is done.",
     args_conflicts_with_subcommands = true,
-    after_help = "\
-Examples:
-  terret demo                                      watch it work, without a key or a network
-  terret -p \"fix the failing test\" -m anthropic/claude-sonnet-4-5
-  git diff | terret -p \"review this change\"        standard input is appended to the prompt
-  terret -p \"…\" -m custom/qwen --base-url http://127.0.0.1:8080/v1
-
-Exit codes:
-  0 completed · 1 the run failed · 2 usage · 3 authentication · 6 out of budget · 7 provider or network
-  130 interrupted · 143 terminated"
+    after_help = EXAMPLES_AND_EXIT_CODES,
+    after_long_help = format!("{EXAMPLES_AND_EXIT_CODES}\n\n{}", providers())
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) run: RunArgs,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+}
+
+const EXAMPLES_AND_EXIT_CODES: &str = "\
+Examples:
+  terret demo                                  watch it work, without a key
+  terret -p \"fix the failing test\" -m anthropic/claude-sonnet-4-5
+  git diff | terret -p \"review this change\" -m openai/gpt-5:high
+  terret -p \"…\" -m custom/qwen --base-url http://127.0.0.1:8080/v1
+
+Exit codes:
+  0 completed         3 authentication         130 interrupted
+  1 the run failed    6 out of budget          143 terminated
+  2 usage             7 provider or network";
+
+/// Who can be asked, and what has to be set for it.
+fn providers() -> String {
+    let mut lines = "Providers, and the environment variables that hold their keys:".to_owned();
+    for host in hosts() {
+        let keys: Vec<&str> = host.keys.iter().map(|(variable, _)| *variable).collect();
+        let keys = keys.join(" or ");
+        let need = match host.base_url {
+            Some(_) if host.local => "on this machine, no key needed".into(),
+            Some(_) => keys,
+            None => format!("{keys}; needs --base-url"),
+        };
+        lines += &format!("\n  {:<12} {need}", host.id);
+    }
+    lines
 }
 
 #[derive(Subcommand)]
@@ -56,16 +78,25 @@ pub(crate) struct RunArgs {
     /// Run the prompt to its end, print the result and exit (what happens anyway, for now)
     #[arg(short, long)]
     pub(crate) print: bool,
+<<<<<<< HEAD
     /// The model, as provider/model[:effort], as MODEL alone with --base-url, or scripted:FILE
+=======
+    /// The model, as provider/model[:effort], or scripted:FILE
+    ///
+    /// The effort is off, minimal, low, medium, high, xhigh or max. A scripted model gives the replies of a JSON Lines
+    /// file, such as {"text":"Hello."}, one for each model call.
+>>>>>>> d511bff (Say in the help what a newcomer has to know)
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Ask a server at this address, for example http://127.0.0.1:8080/v1
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// The protocol of the server, if it isn't the provider's usual one
+    ///
+    /// anthropic-messages, openai-completions, openai-responses or google-generative-ai.
     #[arg(long, value_name = "WIRE", value_parser = crate::commands::wire::wire_format)]
     pub(crate) wire: Option<terret::llm::wire::WireFormat>,
-    /// What to print: the result, one JSON object, or events as JSON Lines
+    /// What to print; docs/events.schema.json describes the JSON
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output_format: OutputFormat,
     /// The same as --output-format stream-json
@@ -86,7 +117,7 @@ pub(crate) struct RunArgs {
     /// What the agent may do without a question
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) permission_mode: PermissionMode,
-    /// The tools to offer, separated by commas; all of them without this
+    /// The tools to offer, separated by commas: read, bash, edit, write, grep, find, ls; all of them without this
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) tools: Option<Vec<String>>,
     /// Work in this folder

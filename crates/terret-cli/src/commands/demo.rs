@@ -113,7 +113,7 @@ impl Output for Demo<'_> {
         writeln!(out, "  {}", output::summary(report, took, true))?;
         writeln!(
             out,
-            "  {DIM}(tokens as scripted, at $3 in and $15 out per million; a real model needs a key){DIM:#}"
+            "  {DIM}(tokens as scripted, at $3 in and $15 out per million; `terret --help` says how to ask a real model){DIM:#}"
         )?;
         if report.outcome != Outcome::Completed {
             complain(&report.outcome.to_string());

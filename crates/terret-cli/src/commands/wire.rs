@@ -15,6 +15,8 @@ use crate::output;
 #[derive(Subcommand)]
 pub(crate) enum Wire {
     /// Decode a recorded response body to the message (or the error) that it means, as JSON
+    ///
+    /// Exits with 0 for a message, with 1 for {"error":…,"partial":…}, and with 2 if there is nothing to decode.
     Decode(Decode),
     /// Encode a request to the exact body that a provider would be sent
     Encode(Encode),

@@ -91,6 +91,7 @@ pub(crate) struct Progress {
     /// Whether the cursor stands behind a text that has no line end yet.
     in_line: bool,
     showing: Showing,
+    failed_attempt: Option<String>,
 }
 
 /// What of the streaming reply is shown.
@@ -103,14 +104,28 @@ enum Showing {
 
 impl Progress {
     pub(crate) fn new(out: Box<dyn Write>, live: bool) -> Self {
-        Self { out, live, in_line: false, showing: Showing::Nothing }
+        Self { out, live, in_line: false, showing: Showing::Nothing, failed_attempt: None }
     }
 
     pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::Delta { event, .. } if self.live => self.delta(event),
+<<<<<<< HEAD
             // Why it failed is the end's to say.
             Event::AttemptFailed { .. } => self.end_line(),
+=======
+            // Said when there is another attempt; else the end of the run says it.
+            Event::AttemptFailed { failure, .. } => {
+                self.failed_attempt = Some(failure.to_string());
+                self.end_line()
+            }
+            Event::ModelCalled { .. } => match self.failed_attempt.take() {
+                Some(failure) => {
+                    writeln!(self.out, "{BAD}✗{BAD:#} {DIM}the model call failed: {}{DIM:#}", clean(&failure))
+                }
+                None => Ok(()),
+            },
+>>>>>>> d511bff (Say in the help what a newcomer has to know)
             Event::ToolStarted { call } => {
                 self.end_line()?;
                 writeln!(self.out, "{BOLD}• {}{BOLD:#} {}", clean(&call.name), headline(call))?;

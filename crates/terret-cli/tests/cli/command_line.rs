@@ -97,6 +97,10 @@ fn help_and_version_are_output_and_no_errors() {
         assert!(help.stdout.contains("Usage: terret"), "{}", help.stdout);
         assert_eq!(help.stderr, "");
     }
+    let help = Terret::new().args(["--help"]).run().stdout;
+    for part in ["130 interrupted", "anthropic    ANTHROPIC_API_KEY", "ollama       on this machine", "terret demo"] {
+        assert!(help.contains(part), "{help}");
+    }
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn a_failed_model_call_ends_the_run_and_nothing_of_it_is_an_answer() {
 
     let ran = Terret::scripted([broken]).run().exits(7);
     assert_eq!(ran.stdout, "");
-    assert!(ran.stderr.contains("terret: provider overloaded (HTTP 529): try later"), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("terret: provider overloaded (HTTP 529): try later\n"), "{}", ran.stderr);
 }
 
 #[test]
