@@ -7,9 +7,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use terret::llm::Money;
-
-use terret::llm::hosts;
+use terret::llm::{Money, hosts};
 
 use crate::commands::wire::Wire;
 use crate::exit::{Exit, Problem};
@@ -78,14 +76,10 @@ pub(crate) struct RunArgs {
     /// Run the prompt to its end, print the result and exit (what happens anyway, for now)
     #[arg(short, long)]
     pub(crate) print: bool,
-<<<<<<< HEAD
     /// The model, as provider/model[:effort], as MODEL alone with --base-url, or scripted:FILE
-=======
-    /// The model, as provider/model[:effort], or scripted:FILE
     ///
     /// The effort is off, minimal, low, medium, high, xhigh or max. A scripted model gives the replies of a JSON Lines
     /// file, such as {"text":"Hello."}, one for each model call.
->>>>>>> d511bff (Say in the help what a newcomer has to know)
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Ask a server at this address, for example http://127.0.0.1:8080/v1

@@ -110,10 +110,6 @@ impl Progress {
     pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::Delta { event, .. } if self.live => self.delta(event),
-<<<<<<< HEAD
-            // Why it failed is the end's to say.
-            Event::AttemptFailed { .. } => self.end_line(),
-=======
             // Said when there is another attempt; else the end of the run says it.
             Event::AttemptFailed { failure, .. } => {
                 self.failed_attempt = Some(failure.to_string());
@@ -125,7 +121,6 @@ impl Progress {
                 }
                 None => Ok(()),
             },
->>>>>>> d511bff (Say in the help what a newcomer has to know)
             Event::ToolStarted { call } => {
                 self.end_line()?;
                 writeln!(self.out, "{BOLD}• {}{BOLD:#} {}", clean(&call.name), headline(call))?;
