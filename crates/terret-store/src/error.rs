@@ -17,6 +17,14 @@ pub enum StoreError {
         /// Where it would be.
         folder: PathBuf,
     },
+    /// Several sessions begin so.
+    #[error("{prefix} is the start of {} sessions ({}): say more of the one that is meant", sessions.len(), Names(sessions))]
+    Ambiguous {
+        /// What was asked for.
+        prefix: String,
+        /// The sessions, the newest first.
+        sessions: Vec<SessionId>,
+    },
     /// Somebody else has the session open for writing.
     #[error("session {session} is open in {owner}: end that first, or fork the session")]
     Owned {
@@ -183,6 +191,17 @@ impl fmt::Display for Damage {
             Damage::Database { why } => write!(f, "the database is damaged: {why}"),
             Damage::HeadUnreadable => f.write_str("the head can't be read, so the end can't be checked"),
         }
+    }
+}
+
+struct Names<'a>(&'a [SessionId]);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, session) in self.0.iter().take(3).enumerate() {
+            write!(f, "{}{session}", if at == 0 { "" } else { ", " })?;
+        }
+        if self.0.len() > 3 { f.write_str(", …") } else { Ok(()) }
     }
 }
 

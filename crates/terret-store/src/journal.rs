@@ -91,7 +91,7 @@ impl Drop for Guard {
     }
 }
 
-fn locked(
+pub(crate) fn locked(
     place: &Place,
     lock: impl FnOnce(&Place) -> Result<Result<Lock, Held>, StoreError>,
 ) -> Result<Lock, StoreError> {

@@ -7,6 +7,7 @@
 //!                owner         who may append: locked as long as somebody does
 //!                head          how many records were acknowledged, and their checksum
 //!                blobs/HASH    long texts and pictures, named by their SHA-256
+//! FOLDER/index.db               what a list shows; made anew when it is missing
 //! ```
 //!
 //! - An append is a transaction that is synced before it returns, and a record is never changed afterwards.
@@ -41,10 +42,13 @@
 //! ```
 
 mod blobs;
+mod catalog;
 mod chain;
 mod database;
 mod error;
 mod head;
+mod index;
+mod info;
 mod journal;
 mod lock;
 mod owned;
@@ -52,6 +56,8 @@ mod place;
 mod reader;
 mod writers;
 
+pub use catalog::{Forked, Hit};
 pub use error::{Damage, StoreError};
+pub use info::{Origin, SessionInfo};
 pub use journal::SqliteJournal;
 pub use reader::{Kept, Reader, Reading};

@@ -56,6 +56,12 @@ impl Owned {
         Ok(())
     }
 
+    /// Says what it was forked from.
+    pub(crate) fn set_origin(&mut self, origin: &str) -> Result<(), StoreError> {
+        let set = self.db.execute("UPDATE session SET origin = ?1", [origin]);
+        set.map(drop).map_err(StoreError::sqlite(&self.place.database()))
+    }
+
     /// Lets go of the session. One without records leaves nothing behind.
     pub(crate) fn close(self) {
         let records = end(&self.db, &self.place).map(|end| end.records);
@@ -85,7 +91,7 @@ pub(crate) fn make_folder(place: &Place) -> Result<(), StoreError> {
 }
 
 /// Checks that nothing is missing at the end, without reading everything.
-fn check_end(place: &Place) -> Result<(), StoreError> {
+pub(crate) fn check_end(place: &Place) -> Result<(), StoreError> {
     let damage = Reader::open_place(place)?.check_end()?;
     if damage.is_empty() {
         return Ok(());

@@ -20,6 +20,11 @@ impl Place {
         Self { session: session.clone(), root: root.to_owned(), folder: root.join(folder_name(session)) }
     }
 
+    /// The session in a folder of this name. Its own name stands in its database.
+    pub(crate) fn named(root: &Path, folder: &str) -> Self {
+        Self { session: folder.to_owned().into(), root: root.to_owned(), folder: root.join(folder) }
+    }
+
     pub(crate) fn database(&self) -> PathBuf {
         self.folder.join("journal.db")
     }

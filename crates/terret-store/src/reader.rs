@@ -16,12 +16,12 @@ use crate::place::Place;
 /// Reads a session from its first record to the last, and then what is appended. It never disturbs the writer.
 #[derive(Debug)]
 pub struct Reader {
-    place: Place,
-    db: Connection,
+    pub(crate) place: Place,
+    pub(crate) db: Connection,
     /// The number of the next record.
-    next: u64,
+    pub(crate) next: u64,
     /// The link of the record before that one, if it could be read.
-    link: Option<Link>,
+    pub(crate) link: Option<Link>,
 }
 
 /// A record as it was kept.
@@ -54,15 +54,22 @@ impl Reader {
     }
 
     pub(crate) fn open_place(place: &Place) -> Result<Self, StoreError> {
-        let db = open_to_read(place)?;
+        let reader = Self::open_any(place.clone())?;
+        match reader.place.session == place.session {
+            true => Ok(reader),
+            false => Err(StoreError::Foreign { path: place.database() }),
+        }
+    }
+
+    /// Opens whichever session is in a folder.
+    pub(crate) fn open_any(mut place: Place) -> Result<Self, StoreError> {
+        let db = open_to_read(&place)?;
         let id: String = db
             .query_row("SELECT id FROM session", [], |row| row.get(0))
             .map_err(StoreError::sqlite(&place.database()))?;
-        if id != place.session.as_str() {
-            return Err(StoreError::Foreign { path: place.database() });
-        }
+        place.session = id.into();
         let link = Some(chain::start(&place.session));
-        Ok(Self { place: place.clone(), db, next: 0, link })
+        Ok(Self { place, db, next: 0, link })
     }
 
     /// Reads at most `most` further records; fewer at the end. What is damaged is skipped and told.

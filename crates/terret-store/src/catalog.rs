@@ -1,0 +1,311 @@
+//! What people do with sessions besides running them. All of it reads and writes files on the caller's thread.
+
+use std::path::Path;
+
+use rusqlite::OptionalExtension as _;
+use terret_agent::machine::Record;
+use terret_agent::{SessionId, fold};
+use terret_llm::{Block, Message, Transcript};
+
+use crate::database::open_to_write;
+use crate::error::{Damage, StoreError};
+use crate::index::{Index, stamp};
+use crate::info::{Origin, SessionInfo};
+use crate::journal::{SqliteJournal, locked};
+use crate::lock::Lock;
+use crate::owned::{Owned, check_end};
+use crate::place::{Place, sync_folder};
+use crate::reader::{Reader, Reading, exists};
+
+/// A message that holds what was searched for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// The session.
+    pub session: SessionInfo,
+    /// The number of the record that holds the message.
+    pub record: u64,
+    /// The line in which it was found, cut to what stands around it.
+    pub line: String,
+}
+
+/// A session that was made of another one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forked {
+    /// The new session.
+    pub session: SessionId,
+    /// How many records were copied.
+    pub records: u64,
+    /// What is wrong with the other one. What comes after the first damage was not copied.
+    pub damage: Vec<Damage>,
+}
+
+impl SqliteJournal {
+    /// All sessions that have a record, the one that was last appended to first. A session that can't be read is in the
+    /// list, with its [`trouble`](SessionInfo::trouble).
+    pub fn list(&self) -> Result<Vec<SessionInfo>, StoreError> {
+        let entries = match std::fs::read_dir(self.folder()) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(StoreError::io(self.folder(), error)),
+        };
+        let (mut index, mut infos, mut new) = (Index::open(self.folder()), Vec::new(), Vec::new());
+        for entry in entries {
+            let folder = entry.map_err(|error| StoreError::io(self.folder(), error))?.path();
+            let Some(name) = folder.file_name().and_then(|name| name.to_str()) else { continue };
+            let place = Place::named(self.folder(), name);
+            if name.starts_with('.') || !place.database().exists() {
+                continue;
+            }
+            let stamp = stamp(&place);
+            let info = match index.get(name, &stamp) {
+                Some((info, true)) => info,
+                known => {
+                    let info = look(place, known.map(|(info, _)| info));
+                    new.push((name.to_owned(), stamp, info.clone()));
+                    info
+                }
+            };
+            infos.push(info);
+        }
+        index.update(&new);
+        infos.retain(|info| info.records > 0 || info.trouble.is_some());
+        infos.sort_by(|a, b| (b.updated, &b.id).cmp(&(a.updated, &a.id)));
+        Ok(infos)
+    }
+
+    /// The session whose name begins so.
+    pub fn find(&self, prefix: &str) -> Result<SessionId, StoreError> {
+        let ids: Vec<_> = self.list()?.into_iter().map(|info| info.id).collect();
+        let found: Vec<_> = ids.iter().filter(|id| id.as_str().starts_with(prefix)).cloned().collect();
+        match (found.iter().find(|id| id.as_str() == prefix), found.as_slice()) {
+            (Some(id), _) | (None, [id]) => Ok(id.clone()),
+            (None, []) => Err(StoreError::Unknown { session: prefix.to_owned().into(), folder: self.folder().into() }),
+            (None, _) => Err(StoreError::Ambiguous { prefix: prefix.to_owned(), sessions: found }),
+        }
+    }
+
+    /// The messages that hold a text, of the newest session first; at most `most`. Case doesn't matter for ASCII.
+    pub fn search(&self, text: &str, most: usize) -> Result<Vec<Hit>, StoreError> {
+        let (mut hits, text) = (Vec::new(), text.to_ascii_lowercase());
+        for session in self.list()? {
+            let Ok(mut reader) = self.reader(&session.id) else { continue };
+            loop {
+                // A damaged session is searched as far as it can be read.
+                let Ok(reading) = reader.read(1000) else { break };
+                if reading.records.is_empty() {
+                    break;
+                }
+                for kept in reading.records {
+                    let Some(line) = message_of(&kept.record).and_then(|message| line_with(message, &text)) else {
+                        continue;
+                    };
+                    hits.push(Hit { session: session.clone(), record: kept.seq, line });
+                    if hits.len() >= most {
+                        return Ok(hits);
+                    }
+                }
+            }
+        }
+        Ok(hits)
+    }
+
+    /// Calls a session something, also while it runs; `None` takes its title away.
+    pub fn rename(&self, session: &SessionId, title: Option<&str>) -> Result<(), StoreError> {
+        let place = self.existing(session)?;
+        check_end(&place)?;
+        let db = open_to_write(&place.database())?;
+        db.execute("UPDATE session SET title = ?1", [title]).map_err(StoreError::sqlite(&place.database()))?;
+        Ok(())
+    }
+
+    /// Deletes a session with everything that belongs to it. One that somebody has open is refused.
+    pub fn delete(&self, session: &SessionId) -> Result<(), StoreError> {
+        let place = self.existing(session)?;
+        let _lock = locked(&place, |place| Lock::take(&place.owner()))?;
+        // At once for everybody, however long the rest takes.
+        let name = place.folder.file_name().unwrap_or_default().to_string_lossy();
+        let gone = self.folder().join(format!(".deleted-{name}"));
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |error| StoreError::io(path, error)
+        };
+        if gone.exists() {
+            std::fs::remove_dir_all(&gone).map_err(io(&gone))?;
+        }
+        std::fs::rename(&place.folder, &gone).map_err(io(&place.folder))?;
+        sync_folder(self.folder())?;
+        std::fs::remove_dir_all(&gone).map_err(io(&gone))
+    }
+
+    /// Makes a new session of the first `messages` messages of another one, or of all that can be read of it. Results
+    /// stay with their calls, and so it may be some fewer. The other session may be open, or damaged.
+    pub fn fork(&self, session: &SessionId, messages: Option<usize>, new: &SessionId) -> Result<Forked, StoreError> {
+        let Reading { records, damage } = self.reader(session)?.read_all()?;
+        let whole = records.iter().zip(0..).take_while(|(kept, seq)| kept.seq == *seq && !is_damaged(&damage, *seq));
+        let mut records: Vec<Record> = whole.map(|(kept, _)| kept.record.clone()).collect();
+        if let Some(messages) = messages {
+            records.truncate(cut_after(&records, messages));
+        }
+        let origin = Origin { session: session.clone(), records: records.len() as u64 };
+        self.make(new, &records, Some(&origin))?;
+        Ok(Forked { session: new.clone(), records: origin.records, damage })
+    }
+
+    /// The messages of a session, as far as they can be read, and what can't.
+    pub fn transcript(&self, session: &SessionId) -> Result<(Transcript, Vec<Damage>), StoreError> {
+        let reading = self.reader(session)?.read_all()?;
+        let state = fold(reading.records.iter().map(|kept| &kept.record));
+        Ok((state.transcript().clone(), reading.damage))
+    }
+
+    /// Makes a session of these records. One that has some is refused.
+    pub(crate) fn make(
+        &self,
+        session: &SessionId,
+        records: &[Record],
+        origin: Option<&Origin>,
+    ) -> Result<(), StoreError> {
+        let place = Place::new(self.folder(), session);
+        let lock = locked(&place, |place| Lock::take(&place.owner()))?;
+        let mut owned = Owned::open(&place)?;
+        let made = owned.append(0, records).and_then(|()| match origin {
+            Some(origin) => owned.set_origin(&serde_json::to_string(origin)?),
+            None => Ok(()),
+        });
+        drop(lock);
+        owned.close();
+        made
+    }
+
+    fn existing(&self, session: &SessionId) -> Result<Place, StoreError> {
+        let place = Place::new(self.folder(), session);
+        match exists(&place)? {
+            true => Ok(place),
+            false => Err(StoreError::Unknown { session: session.clone(), folder: self.folder().into() }),
+        }
+    }
+}
+
+/// What a list shows. Only what is new since it was last looked at is read.
+fn look(place: Place, known: Option<SessionInfo>) -> SessionInfo {
+    let id = place.session.clone();
+    let look = || -> Result<SessionInfo, StoreError> {
+        let mut reader = Reader::open_any(place)?;
+        let about = reader.about()?;
+        let mut info = match known {
+            Some(info) if info.trouble.is_none() && info.id == about.id && reader.skip_to(info.records)? => info,
+            _ => SessionInfo::new(about.id),
+        };
+        (info.created, info.title, info.origin) = (about.created, about.title, about.origin);
+        info.updated = info.updated.max(info.created);
+        loop {
+            let reading = reader.read(1000)?;
+            if let Some(damage) = reading.damage.first() {
+                info.trouble = Some(damage.to_string());
+            }
+            if reading.records.is_empty() {
+                break;
+            }
+            reading.records.iter().for_each(|kept| info.take_in(kept));
+        }
+        if let Some(damage) = reader.check_end()?.first() {
+            info.trouble = Some(damage.to_string());
+        }
+        Ok(info)
+    };
+    look().unwrap_or_else(|error| SessionInfo { trouble: Some(error.to_string()), ..SessionInfo::new(id) })
+}
+
+fn is_damaged(damage: &[Damage], seq: u64) -> bool {
+    damage.iter().any(|damage| match damage {
+        Damage::Unreadable { record, .. }
+        | Damage::Changed { record }
+        | Damage::BlobMissing { record, .. }
+        | Damage::BlobChanged { record, .. } => *record == seq,
+        _ => false,
+    })
+}
+
+/// How many records yield as many of the first `messages` messages as can be had without splitting results from their
+/// calls. The end of a run belongs to its last message.
+fn cut_after(records: &[Record], messages: usize) -> usize {
+    let (mut state, mut longest, mut cut) = (terret_agent::machine::State::new(), 0, 0);
+    for (record, after) in records.iter().zip(1..) {
+        terret_agent::machine::apply(&mut state, record);
+        let length = state.transcript().len();
+        if length > messages {
+            break;
+        }
+        if length > longest || (cut + 1 == after && matches!(record, Record::RunEnded { .. })) {
+            (longest, cut) = (length, after);
+        }
+    }
+    cut
+}
+
+fn message_of(record: &Record) -> Option<&Message> {
+    match record {
+        Record::RunStarted { prompt, .. } => prompt.as_deref(),
+        Record::Queued { message, .. } | Record::ReplyAccepted { message, .. } => Some(message),
+        Record::CallClosed { result } => Some(result),
+        _ => None,
+    }
+}
+
+/// The first line of a message that holds a text, with what stands around it.
+fn line_with(message: &Message, text: &str) -> Option<String> {
+    let in_text = |it: &str| {
+        it.lines().find_map(|line| {
+            let at = line.to_ascii_lowercase().find(text)?;
+            let from = line.floor_char_boundary(at.saturating_sub(60));
+            let to = line.ceil_char_boundary((at + text.len() + 60).min(line.len()));
+            line.get(from..to).map(|line| line.trim().to_owned())
+        })
+    };
+    match message {
+        Message::User(user) => user.content.iter().filter_map(|content| content.as_text()).find_map(in_text),
+        Message::ToolResult(result) => result.content.iter().filter_map(|content| content.as_text()).find_map(in_text),
+        Message::Assistant(reply) => reply.content.iter().find_map(|block| match block {
+            Block::Text(block) => in_text(&block.text),
+            Block::ToolCall(call) => in_text(&call.name).or_else(|| in_text(call.arguments.as_str())),
+            _ => None,
+        }),
+    }
+}
+
+impl Reader {
+    /// What the session says of itself.
+    fn about(&self) -> Result<About, StoreError> {
+        let path = self.place.database();
+        let row = self.db.query_row("SELECT id, created, title, origin FROM session", [], |row| {
+            let origin: Option<String> = row.get(3)?;
+            Ok(About {
+                id: row.get::<_, String>(0)?.into(),
+                created: row.get(1)?,
+                title: row.get(2)?,
+                origin: origin.and_then(|origin| serde_json::from_str(&origin).ok()),
+            })
+        });
+        row.map_err(StoreError::sqlite(&path))
+    }
+
+    /// Goes on after this many records, if there are as many.
+    fn skip_to(&mut self, records: u64) -> Result<bool, StoreError> {
+        let Some(last) = records.checked_sub(1) else { return Ok(true) };
+        let link = self.db.query_row("SELECT link FROM record WHERE seq = ?1", [last], |row| row.get(0)).optional();
+        self.link = link.map_err(StoreError::sqlite(&self.place.database()))?;
+        if self.link.is_some() {
+            self.next = records;
+        } else {
+            self.link = Some(crate::chain::start(&self.place.session));
+        }
+        Ok(self.next == records)
+    }
+}
+
+struct About {
+    id: SessionId,
+    created: i64,
+    title: Option<String>,
+    origin: Option<Origin>,
+}

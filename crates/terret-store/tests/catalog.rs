@@ -1,0 +1,218 @@
+//! Sessions as people handle them: listed, found, searched, renamed, forked and deleted.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use std::sync::Arc;
+
+use support::{texts, written};
+use tempfile::TempDir;
+use terret_agent::machine::Outcome;
+use terret_agent::{Agent, EffectClass, Journal, SessionId, tool};
+use terret_llm::{Message, Money, ScriptedModel, ScriptedReply, ToolCall};
+use terret_store::{Damage, Origin, SqliteJournal, StoreError};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+fn id(name: &str) -> SessionId {
+    name.to_owned().into()
+}
+
+/// A session of two runs: a question, a call, its result and an answer; another question and its answer.
+async fn talk(folder: &TempDir, name: &str, about: &str) -> SqliteJournal {
+    let journal = SqliteJournal::new(folder.path());
+    let look =
+        tool("look", "", |_: Nothing, _| async { Ok("It is\nraining CATS today") }).effect(EffectClass::ReadOnly);
+    let model = ScriptedModel::new([
+        ScriptedReply::calls([ToolCall::new("c1", "look", "{}")]),
+        ScriptedReply::text("It rains."),
+        ScriptedReply::text("Yes."),
+    ]);
+    let agent = Agent::builder(model).tool(look).build().unwrap();
+    let session = agent.open(Arc::new(journal.clone()), id(name)).await.unwrap();
+    for prompt in [about, "Still?"] {
+        assert_eq!(session.prompt(prompt).report().await.outcome, Outcome::Completed);
+    }
+    drop(session);
+    journal
+}
+
+#[tokio::test]
+async fn sessions_are_listed_with_what_people_know_them_by_the_newest_first() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(SqliteJournal::new(folder.path().join("none")).list().unwrap(), []);
+    talk(&folder, "older", "  What is the weather?\n").await;
+    let journal = talk(&folder, "newer, with a name that is no file's", "And now?").await;
+    // One that nothing was said in.
+    let _owned = journal.own(&id("empty")).await.unwrap();
+
+    for _ in 0..2 {
+        let list = journal.list().unwrap();
+        assert_eq!(
+            list.iter().map(|info| info.id.as_str()).collect::<Vec<_>>(),
+            ["newer, with a name that is no file's", "older"]
+        );
+        let older = &list[1];
+        assert_eq!(older.first_prompt.as_deref(), Some("What is the weather?"));
+        assert_eq!((older.turns, older.cost, older.unfinished), (3, Money::ZERO, false));
+        assert_eq!(older.model.as_deref(), Some("scripted/script"));
+        assert!(older.created > 1_700_000_000_000 && older.updated >= older.created);
+        assert_eq!((&older.trouble, &older.origin, &older.title), (&None, &None, &None));
+    }
+}
+
+#[tokio::test]
+async fn the_index_may_be_lost_damaged_or_stale() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = talk(&folder, "first", "One?").await;
+    let list = journal.list().unwrap();
+    let index = folder.path().join("index.db");
+    assert!(index.exists());
+    std::fs::write(&index, "this is not an index, but it is long enough to be taken for one").unwrap();
+    assert_eq!(journal.list().unwrap(), list);
+    std::fs::remove_file(&index).unwrap();
+    assert_eq!(journal.list().unwrap(), list);
+
+    journal.append(&id("first"), list[0].records, &texts(0..1, 10)).await.unwrap();
+    talk(&folder, "second", "Two?").await;
+    journal.delete(&id("second")).unwrap();
+    let later = journal.list().unwrap();
+    assert_eq!((later.len(), later[0].records), (1, list[0].records + 1));
+}
+
+#[tokio::test]
+async fn a_session_is_found_by_the_start_of_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["abcd-1", "abcd-2", "abcd-2-and-more", "other"] {
+        talk(&folder, name, "?").await;
+    }
+    let journal = SqliteJournal::new(folder.path());
+    assert_eq!(journal.find("o").unwrap(), id("other"));
+    assert_eq!(journal.find("abcd-2").unwrap(), id("abcd-2"), "a whole name is no prefix");
+    assert!(matches!(journal.find("x"), Err(StoreError::Unknown { .. })));
+    let ambiguous = journal.find("abcd").unwrap_err();
+    assert!(matches!(&ambiguous, StoreError::Ambiguous { sessions, .. } if sessions.len() == 3));
+    assert!(ambiguous.to_string().contains("abcd is the start of 3 sessions"), "{ambiguous}");
+}
+
+#[tokio::test]
+async fn a_search_finds_what_was_said_and_nothing_that_was_not() {
+    let folder = tempfile::tempdir().unwrap();
+    talk(&folder, "weather", "What is the Wetter like? ÄÖÜ").await;
+    let journal = talk(&folder, "other", "?").await;
+    let found = |text| {
+        let hits = journal.search(text, 10).unwrap();
+        hits.into_iter().map(|hit| (hit.session.id.to_string(), hit.line)).collect::<Vec<_>>()
+    };
+    let of = |session: &str, line: &str| (session.to_owned(), line.to_owned());
+    assert_eq!(found("wetter"), [of("weather", "What is the Wetter like? ÄÖÜ")]);
+    assert_eq!(found("cats"), [of("other", "raining CATS today"), of("weather", "raining CATS today")]);
+    assert_eq!(found("look").len(), 2, "the name of a tool that was called");
+    for nothing in ["timestamp", "runStarted", "toolCallId", "%", "_"] {
+        assert_eq!(found(nothing), [], "{nothing}");
+    }
+    assert_eq!(journal.search("cats", 1).unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_session_is_renamed_also_while_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = talk(&folder, "weather", "?").await;
+    let title = || journal.list().unwrap()[0].title.clone();
+    journal.rename(&id("weather"), Some("Rain")).unwrap();
+    assert_eq!(title().as_deref(), Some("Rain"));
+    let _owned = journal.own(&id("weather")).await.unwrap();
+    journal.rename(&id("weather"), None).unwrap();
+    assert_eq!(title(), None);
+    assert!(matches!(journal.rename(&id("none"), None), Err(StoreError::Unknown { .. })));
+    let records = journal.load(&id("weather")).await.unwrap().len() as u64;
+    journal.append(&id("weather"), records, &texts(0..1, 10)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_is_deleted_with_all_its_files_unless_it_is_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = talk(&folder, "weather", "?").await;
+    let owned = journal.own(&id("weather")).await.unwrap();
+    assert!(matches!(journal.delete(&id("weather")), Err(StoreError::Owned { .. })));
+    drop(owned);
+    journal.delete(&id("weather")).unwrap();
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| name == "index.db"), "{left:?}");
+    assert!(matches!(journal.delete(&id("weather")), Err(StoreError::Unknown { .. })));
+    assert_eq!(journal.load(&id("weather")).await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_fork_has_the_messages_before_the_cut_and_goes_its_own_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = talk(&folder, "weather", "Rain?").await;
+    let (whole, _) = journal.transcript(&id("weather")).unwrap();
+    assert_eq!(whole.len(), 6, "question, call, result, answer, question, answer");
+    for (messages, expected) in [(None, 6), (Some(1), 1), (Some(3), 3), (Some(4), 4), (Some(9), 6)] {
+        let new = SessionId::new();
+        let forked = journal.fork(&id("weather"), messages, &new).unwrap();
+        assert_eq!(forked.damage, []);
+        let (transcript, _) = journal.transcript(&new).unwrap();
+        assert_eq!(transcript[..], whole[..expected], "{messages:?}");
+        let info = journal.list().unwrap().into_iter().find(|info| info.id == new);
+        let origin = Origin { session: id("weather"), records: forked.records };
+        assert_eq!(info.and_then(|info| info.origin), Some(origin));
+    }
+    let nothing = SessionId::new();
+    assert_eq!(journal.fork(&id("weather"), Some(0), &nothing).unwrap().records, 0);
+    assert!(matches!(journal.reader(&nothing), Err(StoreError::Unknown { .. })), "nothing is no session");
+
+    let new = id("another way");
+    journal.fork(&id("weather"), Some(4), &new).unwrap();
+    let agent = Agent::builder(ScriptedModel::new([ScriptedReply::text("No.")])).build().unwrap();
+    let session = agent.open(Arc::new(journal.clone()), new.clone()).await.unwrap();
+    let report = session.prompt("Really?").report().await;
+    assert_eq!((report.outcome, report.text.as_deref()), (Outcome::Completed, Some("No.")));
+    let transcript = session.transcript().await;
+    assert_eq!(transcript[..4], whole[..4]);
+    assert!(matches!(&*transcript[5], Message::Assistant(reply) if reply.text() == "No."));
+    assert_eq!(journal.transcript(&id("weather")).unwrap().0, whole, "the other one is as it was");
+    assert!(matches!(journal.fork(&id("weather"), None, &new), Err(StoreError::Owned { .. })));
+    drop(session);
+    assert!(
+        matches!(journal.fork(&id("weather"), None, &new), Err(StoreError::Behind { .. })),
+        "it is not overwritten"
+    );
+}
+
+#[tokio::test]
+async fn what_is_readable_of_a_damaged_session_can_be_forked_and_the_list_tells_of_the_damage() {
+    let killed = written(&texts(0..12, 900)).await.killed();
+    let log = std::fs::read(killed.file("journal.db-wal")).unwrap();
+    std::fs::write(killed.file("journal.db-wal"), &log[..log.len() / 2]).unwrap();
+    let journal = killed.journal();
+    let list = journal.list().unwrap();
+    assert!(list[0].trouble.as_deref().unwrap().contains("of 12 records are gone from the end"), "{list:?}");
+    let forked = journal.fork(&id("session"), None, &id("rescued")).unwrap();
+    assert_eq!(forked.damage, [Damage::Shortened { found: forked.records, known: 12 }]);
+    let whole = texts(0..forked.records, 900);
+    assert_eq!(journal.load(&id("rescued")).await.unwrap(), whole);
+    assert!(matches!(journal.rename(&id("session"), Some("x")), Err(StoreError::Damaged { .. })));
+}
+
+#[tokio::test]
+async fn what_was_listed_once_is_not_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = talk(&folder, "weather", "?").await;
+    let before = journal.list().unwrap().remove(0);
+    // Behind everybody's back, so that whoever reads it again notices.
+    let database = rusqlite::Connection::open(folder.path().join("weather/journal.db")).unwrap();
+    database
+        .execute_batch("DROP TRIGGER a_record_is_never_changed; UPDATE record SET body = '' WHERE seq = 0")
+        .unwrap();
+    drop(database);
+    journal.append(&id("weather"), before.records, &texts(0..1, 10)).await.unwrap();
+    let after = journal.list().unwrap().remove(0);
+    assert_eq!((after.records, after.trouble), (before.records + 1, None));
+    assert_eq!(after.first_prompt, before.first_prompt);
+    let damage = journal.reader(&id("weather")).unwrap().read_all().unwrap().damage;
+    assert!(matches!(damage[..], [Damage::Changed { record: 0 }, Damage::Unreadable { record: 0, .. }]), "{damage:?}");
+}
