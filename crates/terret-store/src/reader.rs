@@ -80,7 +80,11 @@ impl Reader {
             match self.scan(most - read, &mut reading) {
                 Ok(()) if self.next == before => break,
                 Ok(()) => {}
-                Err(error) if error.is_corruption() => self.step_over(error, &mut reading)?,
+                Err(error) if error.is_corruption() => {
+                    if !self.step_over(error, &mut reading)? {
+                        break;
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -152,6 +156,10 @@ impl Reader {
         let mut rows = statement.query((*next, most)).map_err(&sqlite)?;
         while let Some(row) = rows.next().map_err(&sqlite)? {
             let seq: u64 = row.get(0).map_err(&sqlite)?;
+            if seq < *next {
+                reading.damage.push(Damage::Database { why: format!("record {seq} stands after record {next}") });
+                continue;
+            }
             if seq > *next {
                 reading.damage.push(Damage::Missing { from: *next, to: seq });
                 *link = None;
@@ -163,18 +171,18 @@ impl Reader {
         Ok(())
     }
 
-    /// Goes on after a record that SQLite can't read, or to the end if it can read none that follows.
-    fn step_over(&mut self, error: StoreError, reading: &mut Reading) -> Result<(), StoreError> {
+    /// Goes on after a record that SQLite can't read. False where none follows.
+    fn step_over(&mut self, error: StoreError, reading: &mut Reading) -> Result<bool, StoreError> {
+        // Not the database's own word: the number of its last record may be what was damaged.
         let known = self.head()?.map_or(0, |head| head.records);
-        let end = end(&self.db, &self.place).map_or(0, |end| end.records).max(known);
-        if self.next >= end {
+        if self.next >= known {
             reading.damage.push(Damage::Database { why: error.to_string() });
-            return Ok(());
+            return Ok(false);
         }
         reading.damage.push(Damage::Unreadable { record: self.next, why: error.to_string() });
         self.next += 1;
         self.link = None;
-        Ok(())
+        Ok(true)
     }
 }
 
