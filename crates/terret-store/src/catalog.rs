@@ -275,7 +275,7 @@ fn line_with(message: &Message, text: &str) -> Option<String> {
 
 impl Reader {
     /// What the session says of itself.
-    fn about(&self) -> Result<About, StoreError> {
+    pub(crate) fn about(&self) -> Result<About, StoreError> {
         let path = self.place.database();
         let row = self.db.query_row("SELECT id, created, title, origin FROM session", [], |row| {
             let origin: Option<String> = row.get(3)?;
@@ -303,9 +303,9 @@ impl Reader {
     }
 }
 
-struct About {
-    id: SessionId,
-    created: i64,
-    title: Option<String>,
+pub(crate) struct About {
+    pub(crate) id: SessionId,
+    pub(crate) created: i64,
+    pub(crate) title: Option<String>,
     origin: Option<Origin>,
 }

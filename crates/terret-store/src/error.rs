@@ -108,6 +108,9 @@ pub enum StoreError {
         /// Why.
         source: rusqlite::Error,
     },
+    /// A file that isn't a session of pi.
+    #[error("this is not a session file of pi: {0}")]
+    NotPi(String),
     /// A record can't be written as JSON.
     #[error("a record can't be written as JSON: {0}")]
     Unwritable(#[from] serde_json::Error),

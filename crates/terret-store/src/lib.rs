@@ -51,13 +51,18 @@ mod index;
 mod info;
 mod journal;
 mod lock;
+mod markdown;
 mod owned;
+mod pi;
+mod pi_import;
 mod place;
 mod reader;
+mod time;
 mod writers;
 
 pub use catalog::{Forked, Hit};
 pub use error::{Damage, StoreError};
 pub use info::{Origin, SessionInfo};
 pub use journal::SqliteJournal;
+pub use pi_import::Imported;
 pub use reader::{Kept, Reader, Reading};

@@ -1,0 +1,337 @@
+//! Reading pi's session files: versions 1 to 3.
+
+use std::collections::HashMap;
+use std::io::BufRead;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use terret_agent::SessionId;
+use terret_agent::machine::{Limits, Outcome, QueueKind, Record, RunId, State, apply};
+use terret_llm::{AssistantMessage, Content, Message, Money, StopReason, ToolCall, ToolResultMessage, UserMessage};
+
+use crate::error::StoreError;
+use crate::journal::SqliteJournal;
+
+/// What became of a file of pi.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Imported {
+    /// The new session.
+    pub session: SessionId,
+    /// How many messages it has.
+    pub messages: usize,
+    /// What was left out, and why: lines that can't be read, failed replies, results without a call.
+    pub left_out: Vec<String>,
+}
+
+impl SqliteJournal {
+    /// Makes a session of a file of pi: of the branch that its last line is on, and after a compaction of the summary and
+    /// what was kept. A line that can't be read costs that line only.
+    pub fn import_pi(&self, file: impl BufRead, new: &SessionId) -> Result<Imported, StoreError> {
+        let Tree { nodes, mut left_out } = Tree::read(file)?;
+        let title =
+            nodes.iter().rev().find_map(|node| (node.line.kind == "session_info").then(|| node.line.name.clone()));
+        let mut history = History::default();
+        for node in context(&nodes) {
+            match node.line.message() {
+                Ok(Some((message, cost))) => left_out.extend(history.take(message, cost).map(|why| node.says(why))),
+                Ok(None) => {}
+                Err(why) => left_out.push(node.says(why)),
+            }
+        }
+        history.finish();
+        self.make(new, &history.records, None)?;
+        if let Some(title) = title.flatten()
+            && !history.records.is_empty()
+        {
+            self.rename(new, Some(&title))?;
+        }
+        Ok(Imported { session: new.clone(), messages: history.state.transcript().len(), left_out })
+    }
+}
+
+/// The entries of a file, each with the one that it follows.
+struct Tree {
+    nodes: Vec<Node>,
+    left_out: Vec<String>,
+}
+
+struct Node {
+    number: usize,
+    line: Line,
+    parent: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    #[serde(rename = "type")]
+    kind: String,
+    version: Option<u64>,
+    id: Option<String>,
+    parent_id: Option<String>,
+    message: Option<Box<RawValue>>,
+    summary: Option<String>,
+    first_kept_entry_id: Option<String>,
+    content: Option<Box<RawValue>>,
+    name: Option<String>,
+}
+
+impl Tree {
+    fn read(file: impl BufRead) -> Result<Self, StoreError> {
+        let (mut tree, mut by_id) = (Self { nodes: Vec::new(), left_out: Vec::new() }, HashMap::new());
+        for (line, number) in file.split(b'\n').zip(1..) {
+            let line = line.map_err(|error| StoreError::io("the file to import", error))?;
+            let line = String::from_utf8_lossy(&line);
+            if line.trim().is_empty() {
+                continue;
+            }
+            let read = serde_json::from_str::<Line>(&line).map_err(|error| error.to_string());
+            if number == 1 {
+                check_header(read)?;
+                continue;
+            }
+            let line = match read {
+                Ok(line) => line,
+                Err(error) => {
+                    tree.left_out.push(format!("line {number}: {error}"));
+                    continue;
+                }
+            };
+            let previous = tree.nodes.len().checked_sub(1);
+            let parent = match (&line.id, &line.parent_id) {
+                // The first version is a list.
+                (None, _) => previous,
+                (Some(_), None) => None,
+                // A line that couldn't be read is no reason to lose what follows it.
+                (Some(_), Some(parent)) => by_id.get(parent).copied().or(previous),
+            };
+            if let Some(id) = &line.id {
+                by_id.insert(id.clone(), tree.nodes.len());
+            }
+            tree.nodes.push(Node { number, line, parent });
+        }
+        match by_id.is_empty() && tree.nodes.is_empty() && tree.left_out.is_empty() {
+            true => Err(StoreError::NotPi("it has no entries".into())),
+            false => Ok(tree),
+        }
+    }
+}
+
+fn check_header(line: Result<Line, String>) -> Result<(), StoreError> {
+    match line {
+        Ok(header) if header.kind != "session" => {
+            Err(StoreError::NotPi(format!("the first line is of type {:?}, not \"session\"", header.kind)))
+        }
+        Ok(Line { version: Some(version), .. }) if version > 3 => {
+            Err(StoreError::NotPi(format!("it is of version {version}, and 3 is the newest that is known here")))
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(StoreError::NotPi(format!("the first line can't be read: {error}"))),
+    }
+}
+
+/// What pi would send: the way from the root to the last line, with the newest summary in place of what it replaces.
+fn context(nodes: &[Node]) -> Vec<&Node> {
+    let mut path = Vec::new();
+    let mut at = nodes.len().checked_sub(1);
+    // A file can claim that an entry follows a later one, but here each follows an earlier one.
+    while let Some(node) = at.and_then(|at| nodes.get(at)) {
+        path.push(node);
+        at = node.parent;
+    }
+    path.reverse();
+    let Some(compacted) = path.iter().rposition(|node| node.line.kind == "compaction") else { return path };
+    let (before, after) = path.split_at(compacted);
+    let first_kept = after.first().and_then(|node| node.line.first_kept_entry_id.as_ref());
+    let kept = before.iter().position(|node| node.line.id.is_some() && node.line.id.as_ref() == first_kept);
+    let kept = kept.and_then(|kept| before.get(kept..)).unwrap_or_default();
+    let kept = kept.iter().filter(|node| node.line.kind != "compaction");
+    after.iter().take(1).chain(kept).chain(after.iter().skip(1)).copied().collect()
+}
+
+impl Node {
+    fn says(&self, why: impl std::fmt::Display) -> String {
+        format!("line {}: {why}", self.number)
+    }
+}
+
+/// The messages of pi's program, beside those of its models.
+#[derive(Deserialize)]
+#[serde(tag = "role", rename_all = "camelCase", rename_all_fields = "camelCase")]
+enum AppMessage {
+    BashExecution {
+        command: String,
+        #[serde(default)]
+        output: String,
+        #[serde(default)]
+        exclude_from_context: bool,
+    },
+    #[serde(alias = "hookMessage")]
+    Custom {
+        content: Box<RawValue>,
+    },
+    BranchSummary {
+        summary: String,
+    },
+    CompactionSummary {
+        summary: String,
+    },
+}
+
+#[derive(Default, Deserialize)]
+struct Stamped {
+    #[serde(default)]
+    timestamp: i64,
+    usage: Option<Priced>,
+}
+
+#[derive(Deserialize)]
+struct Priced {
+    cost: Option<Cost>,
+}
+
+#[derive(Deserialize)]
+struct Cost {
+    total: Option<f64>,
+}
+
+impl Line {
+    /// The message that a model would be shown, and what it cost.
+    fn message(&self) -> Result<Option<(Message, Money)>, String> {
+        let text = |text: String| Ok(Some((UserMessage::text(text, 0).into(), Money::ZERO)));
+        match (self.kind.as_str(), &self.message, &self.summary, &self.content) {
+            ("message", Some(message), ..) => message_of(message.get()),
+            ("compaction", _, Some(summary), _) => text(compacted(summary)),
+            ("branch_summary", _, Some(summary), _) => text(branched(summary)),
+            ("custom_message", _, _, Some(content)) => Ok(Some((user(content, 0)?, Money::ZERO))),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn message_of(json: &str) -> Result<Option<(Message, Money)>, String> {
+    let stamped: Stamped = serde_json::from_str(json).unwrap_or_default();
+    let Ok(app) = serde_json::from_str::<AppMessage>(json) else {
+        let dollars = stamped.usage.and_then(|usage| usage.cost?.total).unwrap_or(0.0);
+        let message = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        return Ok(Some((message, Money::from_nanos((dollars * 1e9).round() as i64))));
+    };
+    let text = match app {
+        AppMessage::BashExecution { exclude_from_context: true, .. } => return Ok(None),
+        AppMessage::BashExecution { command, output, .. } => format!("I ran `{command}`. It printed:\n\n{output}"),
+        AppMessage::BranchSummary { summary } => branched(&summary),
+        AppMessage::CompactionSummary { summary } => compacted(&summary),
+        AppMessage::Custom { content } => return Ok(Some((user(&content, stamped.timestamp)?, Money::ZERO))),
+    };
+    Ok(Some((UserMessage::text(text, stamped.timestamp).into(), Money::ZERO)))
+}
+
+fn user(content: &RawValue, timestamp: i64) -> Result<Message, String> {
+    let message = format!(r#"{{"role":"user","timestamp":{timestamp},"content":{}}}"#, content.get());
+    serde_json::from_str(&message).map_err(|error| error.to_string())
+}
+
+fn compacted(summary: &str) -> String {
+    format!("A summary of the conversation up to here:\n\n{summary}")
+}
+
+fn branched(summary: &str) -> String {
+    format!("A summary of another way that this conversation took, and that was left:\n\n{summary}")
+}
+
+/// The records that the machine would have written.
+#[derive(Default)]
+struct History {
+    records: Vec<Record>,
+    state: State,
+    runs: usize,
+    /// Whether the last reply asked for nothing.
+    answered: bool,
+}
+
+impl History {
+    /// Takes a message in, or says why it has no place.
+    fn take(&mut self, message: Message, cost: Money) -> Option<&'static str> {
+        match message {
+            Message::User(_) => self.user(Arc::new(message)),
+            Message::Assistant(AssistantMessage { stop_reason: StopReason::Error | StopReason::Aborted, .. }) => {
+                return Some("a reply that failed or was aborted");
+            }
+            Message::Assistant(_) => self.reply(message, cost),
+            Message::ToolResult(ref result) => {
+                let waits = self.state.batch().and_then(|batch| batch.get(&result.tool_call_id));
+                if waits.is_none_or(|call| call.is_closed()) {
+                    return Some("a result without a call");
+                }
+                self.push(Record::CallClosed { result: Arc::new(message) });
+            }
+        }
+        None
+    }
+
+    fn user(&mut self, message: Arc<Message>) {
+        self.close_open_calls();
+        if self.answered {
+            self.end_run();
+        }
+        match self.state.run() {
+            None => self.start_run(Some(message)),
+            Some(_) => self.push(Record::Queued { kind: QueueKind::Steering, message }),
+        }
+        let ids = self.state.queue().iter().map(|queued| queued.id).collect();
+        self.push(Record::Delivered { ids });
+    }
+
+    fn reply(&mut self, message: Message, cost: Money) {
+        self.close_open_calls();
+        if self.state.run().is_none() {
+            self.start_run(None);
+        }
+        self.push(Record::ModelCalled { epoch: self.state.epoch().next() });
+        self.answered = message.tool_calls().next().is_none();
+        self.push(Record::ReplyAccepted { message: Arc::new(message), cost });
+    }
+
+    fn finish(&mut self) {
+        self.close_open_calls();
+        self.end_run();
+    }
+
+    fn start_run(&mut self, prompt: Option<Arc<Message>>) {
+        self.runs += 1;
+        let run = RunId(format!("imported-{}", self.runs));
+        self.push(Record::RunStarted { run, limits: Limits::default(), tools: Arc::default(), prompt });
+    }
+
+    fn end_run(&mut self) {
+        self.answered = false;
+        if self.state.run().is_some() {
+            self.push(Record::RunEnded { outcome: Outcome::Completed });
+        }
+    }
+
+    fn close_open_calls(&mut self) {
+        let calls = self.state.batch().into_iter().flat_map(|batch| &batch.calls);
+        let open: Vec<Arc<ToolCall>> = calls.filter(|it| !it.is_closed()).map(|it| it.call.clone()).collect();
+        for call in open {
+            self.push(Record::CallClosed { result: Arc::new(no_result(&call)) });
+        }
+    }
+
+    fn push(&mut self, record: Record) {
+        apply(&mut self.state, &record);
+        self.records.push(record);
+    }
+}
+
+fn no_result(call: &ToolCall) -> Message {
+    Message::ToolResult(ToolResultMessage {
+        tool_call_id: call.id.clone(),
+        tool_name: call.name.clone(),
+        content: vec![Content::text("Outcome unknown: no result of this call was kept.")],
+        details: None,
+        is_error: true,
+        timestamp: 0,
+    })
+}
