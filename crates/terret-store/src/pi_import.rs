@@ -301,7 +301,11 @@ impl History {
     fn start_run(&mut self, prompt: Option<Arc<Message>>) {
         self.runs += 1;
         let run = RunId(format!("imported-{}", self.runs));
-        self.push(Record::RunStarted { run, limits: Limits::default(), tools: Arc::default(), prompt });
+        let at = match prompt.as_deref() {
+            Some(Message::User(user)) => user.timestamp,
+            _ => 0,
+        };
+        self.push(Record::RunStarted { run, limits: Limits::default(), tools: Arc::default(), at, prompt });
     }
 
     fn end_run(&mut self) {

@@ -20,6 +20,7 @@ pub enum Record {
         /// Its tools.
         tools: Arc<BTreeMap<String, ToolFacts>>,
         /// When, in Unix milliseconds.
+        #[serde(default)]
         at: i64,
         /// What the user says; queued as steering, so that it is delivered first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
