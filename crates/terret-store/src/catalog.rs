@@ -220,6 +220,7 @@ fn is_damaged(damage: &[Damage], seq: u64) -> bool {
     damage.iter().any(|damage| match damage {
         Damage::Unreadable { record, .. }
         | Damage::Changed { record }
+        | Damage::Unchecked { record }
         | Damage::BlobMissing { record, .. }
         | Damage::BlobChanged { record, .. } => *record == seq,
         _ => false,

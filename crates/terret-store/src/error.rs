@@ -150,6 +150,11 @@ pub enum Damage {
         /// Its number, from 0.
         record: u64,
     },
+    /// A record can be read, but not checked, because the one before it can't be read.
+    Unchecked {
+        /// Its number, from 0.
+        record: u64,
+    },
     /// A long text or picture of a record is gone. The rest of the record can be read.
     BlobMissing {
         /// The record's number, from 0.
@@ -185,6 +190,9 @@ impl fmt::Display for Damage {
             Damage::Missing { from, to } => write!(f, "records {from} to {} are gone", to - 1),
             Damage::Unreadable { record, why } => write!(f, "record {record} can't be read: {why}"),
             Damage::Changed { record } => write!(f, "record {record} was changed after it was written"),
+            Damage::Unchecked { record } => {
+                write!(f, "record {record} can't be checked without the one before it")
+            }
             Damage::BlobMissing { record, path, bytes } => {
                 write!(f, "{bytes} bytes of record {record} are gone: {} is missing", path.display())
             }

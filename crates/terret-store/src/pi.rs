@@ -236,12 +236,15 @@ impl PiUsage {
 }
 
 fn plain(content: &[Content]) -> Vec<PiBlock<'_>> {
-    let block = |content| match content {
-        &Content::Text(ref text) => Some(PiBlock::text(text)),
+    content.iter().filter_map(plain_block).collect()
+}
+
+fn plain_block(content: &Content) -> Option<PiBlock<'_>> {
+    match content {
+        Content::Text(text) => Some(PiBlock::text(text)),
         Content::Image(image) => Some(PiBlock::Image { mime_type: &image.media_type, data: image.base64() }),
         _ => None,
-    };
-    content.iter().filter_map(block).collect()
+    }
 }
 
 /// pi's word for it.

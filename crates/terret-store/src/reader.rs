@@ -215,8 +215,10 @@ fn take_in(
         let at = column(row, 1)?;
         let (kind, body, pieces): (String, String, String) = (column(row, 2)?, column(row, 3)?, column(row, 4)?);
         let kept = Row { seq, at, kind: &kind, body: &body, pieces: &pieces };
-        if previous.is_some_and(|previous| Some(chain::next(&previous, kept)) != link) {
-            damage.push(Damage::Changed { record: seq });
+        match previous {
+            Some(previous) if Some(chain::next(&previous, kept)) == link => {}
+            Some(_) => damage.push(Damage::Changed { record: seq }),
+            None => damage.push(Damage::Unchecked { record: seq }),
         }
         let whole = if pieces.is_empty() {
             body

@@ -85,6 +85,8 @@ async fn a_database_that_is_gone_is_not_a_new_session() {
     assert!(closed.refusal().await.contains("3 of 3 records are gone from the end"));
 }
 
+/// `TERRET_FLIP_EVERY=1` flips every byte, one after the other.
+///
 /// Wherever a byte flips: each record that comes back is either what was written or named, and each that doesn't come
 /// back is named.
 #[tokio::test]
@@ -95,7 +97,8 @@ async fn a_byte_that_flips_in_the_database_costs_at_most_what_is_named() {
     let closed = written.closed().await;
     let database = std::fs::read(closed.file("journal.db")).unwrap();
     let (mut harmless, mut refused, mut in_part) = (0, 0, 0);
-    for at in (0..database.len()).step_by(211) {
+    let step = std::env::var("TERRET_FLIP_EVERY").map_or(211, |bytes| bytes.parse().unwrap());
+    for at in (0..database.len()).step_by(step) {
         let copy = closed.again();
         flip(&copy.file("journal.db"), at);
         let read = copy.journal().reader(&session).and_then(|mut reader| reader.read_all());
@@ -110,7 +113,9 @@ async fn a_byte_that_flips_in_the_database_costs_at_most_what_is_named() {
         let last = reading.records.last().map_or(0, |kept| kept.seq);
         let names = |seq: u64| {
             reading.damage.iter().any(|damage| match damage {
-                Damage::Changed { record } | Damage::Unreadable { record, .. } => *record == seq,
+                Damage::Changed { record } | Damage::Unchecked { record } | Damage::Unreadable { record, .. } => {
+                    *record == seq
+                }
                 Damage::Missing { from, to } => (*from..*to).contains(&seq),
                 Damage::Shortened { found, .. } => seq >= *found,
                 Damage::Database { .. } => seq > last,
@@ -131,7 +136,10 @@ async fn a_byte_that_flips_in_the_database_costs_at_most_what_is_named() {
         }
     }
     println!("{harmless} harmless, {in_part} in part, {refused} refused");
-    assert!(in_part > 100 && refused < 40, "{harmless} harmless, {in_part} in part, {refused} refused");
+    assert!(
+        in_part > 2 * (refused + 1) && in_part > harmless,
+        "{harmless} harmless, {in_part} in part, {refused} refused"
+    );
 }
 
 #[tokio::test]
