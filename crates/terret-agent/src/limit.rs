@@ -1,5 +1,7 @@
 //! The size limit of tool results.
 
+use std::borrow::Cow;
+
 use terret_llm::{Content, Text};
 
 use crate::tool::ToolOutput;
@@ -17,6 +19,14 @@ pub(crate) fn limit(mut output: ToolOutput, limit: usize) -> ToolOutput {
         }
     }
     output
+}
+
+/// The beginning of a text of more than so many characters, and how long it is.
+pub(crate) fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(limit) {
+        None => text.into(),
+        Some((end, _)) => format!("{}… ({} bytes in all)", text.get(..end).unwrap_or_default(), text.len()).into(),
+    }
 }
 
 fn head_and_tail(text: &str, room: usize) -> String {

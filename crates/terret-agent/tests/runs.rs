@@ -333,8 +333,13 @@ async fn a_denied_call_is_a_result_with_the_reason() {
 
 #[tokio::test]
 async fn a_refusal_fails_the_run() {
-    let ran = run([ScriptedReply::text("I can't help with that.").stop(StopReason::Refusal)]).await;
-    assert_eq!(ran.outcome(), &Outcome::Failed { failure: Failure::Refused });
+    let refusals = [ScriptedReply::text("I can't help with that."), call("c1", "add", r#"{"a":1,"b":1}"#)];
+    for refusal in refusals {
+        let ran = run([refusal.stop(StopReason::Refusal), ScriptedReply::text("never asked for")]).await;
+        assert_eq!(ran.outcome(), &Outcome::Failed { failure: Failure::Refused });
+        assert_eq!(ran.report().spent.model_calls, 1);
+        assert!(ran.tools_started().is_empty());
+    }
 }
 
 #[tokio::test]
@@ -356,6 +361,42 @@ fn waits_for(release: &Arc<Notify>) -> FnTool {
             Ok("went on")
         }
     })
+}
+
+#[tokio::test]
+async fn calls_of_a_paused_reply_are_not_executed() {
+    let replies = [call("c1", "add", r#"{"a":1,"b":1}"#).stop(StopReason::Pause), ScriptedReply::text("done")];
+    let ran = run(replies).await;
+    assert!(text(&ran.results()[0]).starts_with("Not executed: the provider paused"));
+    assert!(ran.tools_started().is_empty());
+    assert_eq!(ran.outcome(), &Outcome::Completed);
+}
+
+#[tokio::test]
+async fn what_the_type_does_not_take_is_rejected_before_the_tool_starts() {
+    // JSON Schema counts 1.0 as an integer.
+    let ran = run([call("c1", "add", r#"{"a":1.0,"b":1}"#), ScriptedReply::text("done")]).await;
+    let rejection = text(&ran.results()[0]);
+    assert!(rejection.contains("1.0") && rejection.ends_with(r#"Received: {"a":1.0,"b":1}"#), "{rejection}");
+    assert!(ran.tools_started().is_empty());
+}
+
+#[tokio::test]
+async fn what_the_machine_says_about_a_huge_call_is_short() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Words {
+        #[expect(dead_code, reason = "only its schema counts")]
+        words: Vec<String>,
+    }
+    let words = tool("words", "", |_: Words, _| async { Ok("") });
+    let arguments = format!(r#"{{"words":[{}1]}}"#, "1,".repeat(100_000));
+    let replies =
+        [call("c1", "words", &arguments), call("c2", &"x".repeat(100_000), "{}"), ScriptedReply::text("done")];
+    let ran = Ran::to_end(agent(replies).tool(words).build().unwrap().prompt("?")).await;
+    for result in ran.results() {
+        assert!(text(&result).len() < 10_000, "{} bytes", text(&result).len());
+    }
+    assert!(text(&ran.results()[0]).contains("and 99981 more"));
 }
 
 #[tokio::test]

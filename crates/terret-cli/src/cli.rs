@@ -215,7 +215,9 @@ fn several_words(error: &clap::Error, args: &[String]) -> Option<Problem> {
 
 /// Guesses, because a command line that can't be parsed has no format.
 fn asks_for_json(arg: &str) -> bool {
-    let format = arg.strip_prefix("--output-format=").or_else(|| arg.strip_prefix("-o")).unwrap_or(arg);
+    // Also at the end of several short flags, as in -pojson.
+    let short = arg.strip_prefix('-').filter(|flags| !flags.starts_with('-')).and_then(|flags| flags.split_once('o'));
+    let format = arg.strip_prefix("--output-format=").or(short.map(|(_, format)| format)).unwrap_or(arg);
     matches!(format.trim_start_matches('='), "--json" | "json" | "stream-json")
 }
 

@@ -11,7 +11,7 @@ pub(crate) const TERMINATED: &str = "terminated";
 pub(crate) struct Signals(watch::Receiver<Option<Exit>>);
 
 impl Signals {
-    /// Waits for SIGINT and SIGTERM from now on. The second one ends the process, whatever that is doing.
+    /// Waits for SIGINT, SIGTERM and SIGHUP (which counts as SIGTERM) from now on. The second one ends the process, whatever that is doing.
     pub(crate) fn listen() -> Self {
         let (stop, stopped) = watch::channel(None);
         tokio::spawn(async move {
@@ -38,6 +38,7 @@ impl Signals {
 struct Arrivals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    hang_up: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
@@ -46,13 +47,15 @@ impl Arrivals {
         use tokio::signal::unix::{SignalKind, signal};
         let interrupt = signal(SignalKind::interrupt()).ok()?;
         let terminate = signal(SignalKind::terminate()).ok()?;
-        Some(Self { interrupt, terminate })
+        let hang_up = signal(SignalKind::hangup()).ok()?;
+        Some(Self { interrupt, terminate, hang_up })
     }
 
     async fn next(&mut self) -> Option<Exit> {
         tokio::select! {
             arrived = self.interrupt.recv() => arrived.map(|()| Exit::Interrupted),
             arrived = self.terminate.recv() => arrived.map(|()| Exit::Terminated),
+            arrived = self.hang_up.recv() => arrived.map(|()| Exit::Terminated),
         }
     }
 }

@@ -59,11 +59,27 @@ impl Endpoint {
         Ok(HttpRequest { url: self.base_url.join(&encoded.path), headers, body: encoded.body })
     }
 
-    /// Takes the key out of an error's text: some servers quote what they were sent.
+    /// Takes the key out of an error: some servers quote what they were sent.
     pub(crate) fn redact(&self, error: &mut ModelError) {
-        if let Some(key) = self.auth.as_ref().map(|auth| auth.key.expose_secret()).filter(|key| !key.is_empty()) {
-            error.message = error.message.replace(key, "[key]");
+        let Some(key) = self.auth.as_ref().map(|auth| auth.key.expose_secret()).filter(|key| !key.is_empty()) else {
+            return;
+        };
+        let fields = [Some(&mut error.message), error.code.as_mut(), error.request_id.as_mut()];
+        for field in fields.into_iter().flatten() {
+            *field = without_key(field, key);
         }
+    }
+}
+
+/// The text without the key; nor its beginning, where an excerpt was cut in the middle of it.
+fn without_key(text: &str, key: &str) -> String {
+    /// Fewer characters of a key are no secret, and stand in many a text.
+    const TELLING: usize = 6;
+    let text = text.replace(key, "[key]");
+    let cut = (TELLING..key.len()).rev().filter_map(|len| key.get(..len)).find(|start| text.ends_with(start));
+    match cut.and_then(|start| text.strip_suffix(start)) {
+        Some(before) => format!("{before}[key]"),
+        None => text,
     }
 }
 
@@ -303,5 +319,17 @@ mod tests {
         let error = auth.header().unwrap_err();
         assert_eq!(error.kind, ErrorKind::Auth);
         assert!(!error.to_string().contains("sec"), "{error}");
+    }
+
+    #[test]
+    fn neither_a_key_nor_the_beginning_of_one_stays_in_an_error() {
+        let key = "sk-SECRETKEY-123456";
+        let base_url = BaseUrl::exact("https://api.example.com/v1").unwrap();
+        let endpoint = Endpoint::new(base_url).with_auth(Auth::new(AuthScheme::Bearer, &key.into()));
+        let mut error = ModelError::new(ErrorKind::Auth, format!("bad key {key}, that is, sk-SECRETK")).with_code(key);
+        error.request_id = Some(format!("req-{key}"));
+        endpoint.redact(&mut error);
+        assert_eq!(error.message, "bad key [key], that is, [key]");
+        assert_eq!((error.code.as_deref(), error.request_id.as_deref()), (Some("[key]"), Some("req-[key]")));
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use terret_llm::{Arguments, Message, ToolCall, Usage};
+use terret_llm::{Arguments, Message, StopReason, ToolCall, Usage};
 
 use super::state::{Progress, Tail};
 use super::{Batch, Call, CallStage, QueueKind, Queued, Record, RunState, Spent, Stage, State, StopCause};
@@ -167,17 +167,16 @@ impl Progress {
         }
     }
 
-    /// The batch's results in request order, once every call has its own.
+    /// The batch's results in request order, once every call has its own. A refusal stays one.
     fn results_when_complete(&mut self) -> Vec<Arc<Message>> {
-        if !self.batch.as_ref().is_some_and(|batch| batch.calls.iter().all(Call::is_closed)) {
+        let Some(batch) = self.batch.take_if(|batch| batch.calls.iter().all(Call::is_closed)) else {
             return Vec::new();
+        };
+        if batch.stop_reason != StopReason::Refusal {
+            self.tail = Tail::ToAnswer;
         }
-        self.tail = Tail::ToAnswer;
-        let calls = self.batch.take().map(|batch| batch.calls).unwrap_or_default();
-        calls
-            .into_iter()
-            .filter_map(|call| if let CallStage::Closed(result) = call.stage { Some(result) } else { None })
-            .collect()
+        let result = |call: Call| if let CallStage::Closed(result) = call.stage { Some(result) } else { None };
+        batch.calls.into_iter().filter_map(result).collect()
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
     Answer, Batch, Budget, Call, CallStage, Epoch, Failure, Input, Outcome, Prompt, QueueKind, Record, RunState, Stage,
     State, StopCause, ToolFacts, Verdict, Violation,
 };
+use crate::limit::shortened;
 use crate::tool::ToolOutput;
 
 /// What happens. `at` is the time in Unix milliseconds, for the messages that the machine itself writes.
@@ -206,6 +207,7 @@ impl Batch {
         self.calls.iter().find_map(|it| match (&it.stage, it.tool, self.stop_reason) {
             (CallStage::Interrupted, ..) => Some(error(it, INTERRUPTED, at)),
             (CallStage::Gating { .. }, _, StopReason::Length) => Some(error(it, CUT_OFF, at)),
+            (CallStage::Gating { .. }, _, StopReason::Pause) => Some(error(it, PAUSED, at)),
             (CallStage::Gating { .. }, _, StopReason::Refusal) => Some(error(it, REFUSED, at)),
             (CallStage::Gating { .. }, None, _) => Some(error(it, unknown_tool(&it.call.name, &run.tools), at)),
             _ => None,
@@ -257,6 +259,7 @@ impl Batch {
 
 const CUT_OFF: &str = "Not executed: the reply was cut off at the output limit, so the arguments may be incomplete. \
                        Make the call again with shorter arguments, or split the work into several calls.";
+const PAUSED: &str = "Not executed: the provider paused the reply. Make the call again if it is still needed.";
 const REFUSED: &str = "Not executed: the reply ended in a refusal.";
 const CANCELLED: &str = "Not executed: the run was cancelled before the tool started.";
 const NO_BUDGET: &str = "Not executed: the run's budget is used up.";
@@ -282,6 +285,7 @@ fn answered(call: &Call, answer: Answer, at: i64) -> Record {
 
 fn unknown_tool(name: &str, tools: &BTreeMap<String, ToolFacts>) -> String {
     let known: Vec<&str> = tools.keys().map(String::as_str).collect();
+    let name = shortened(name, 100);
     match known.is_empty() {
         true => format!("There is no tool {name:?}, and this run has no tools."),
         false => format!("There is no tool {name:?}. The tools are: {}.", known.join(", ")),

@@ -3,6 +3,8 @@ use std::fmt::Write as _;
 use serde_json::Value;
 use terret_llm::{Arguments, ToolSpec};
 
+use crate::limit::shortened;
+
 /// Checks arguments against the very schema that was sent to the model.
 pub(super) struct Validator {
     schema: jsonschema::Validator,
@@ -28,6 +30,9 @@ pub struct Rejected {
 /// How much of received arguments is echoed, in characters.
 const ECHO: usize = 2_000;
 
+/// How many violations are listed.
+const LISTED: usize = 20;
+
 impl Validator {
     pub(super) fn new(spec: &ToolSpec) -> Result<Self, InvalidSchema> {
         let invalid = |message: String| InvalidSchema { tool: spec.name.clone(), message };
@@ -51,25 +56,21 @@ impl Validator {
             .map(|error| {
                 let pointer = error.instance_path().to_string();
                 let place = if pointer.is_empty() { "the arguments" } else { &pointer };
-                format!("{place}: {}", limited(&error.to_string(), 300))
+                format!("{place}: {}", shortened(&error.to_string(), 300))
             })
             .collect();
         if problems.is_empty() { Ok(value) } else { Err(rejected(tool, arguments, &problems)) }
     }
 }
 
-fn rejected(tool: &str, arguments: &Arguments, problems: &[String]) -> Rejected {
+pub(super) fn rejected(tool: &str, arguments: &Arguments, problems: &[String]) -> Rejected {
     let mut explanation = format!("The arguments of {tool} were rejected, and the tool was not run:\n");
-    for problem in problems {
+    for problem in problems.iter().take(LISTED) {
         let _ = writeln!(explanation, "- {problem}");
     }
-    let _ = write!(explanation, "Received: {}", limited(arguments.as_str(), ECHO));
-    Rejected { explanation }
-}
-
-fn limited(text: &str, limit: usize) -> String {
-    match text.char_indices().nth(limit) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}… ({} bytes in all)", text.get(..end).unwrap_or_default(), text.len()),
+    if let Some(more) = problems.len().checked_sub(LISTED).filter(|more| *more > 0) {
+        let _ = writeln!(explanation, "- and {more} more");
     }
+    let _ = write!(explanation, "Received: {}", shortened(arguments.as_str(), ECHO));
+    Rejected { explanation }
 }

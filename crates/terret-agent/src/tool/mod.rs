@@ -35,7 +35,13 @@ pub trait Tool: Send + Sync {
         false
     }
 
-    /// Runs the tool. The arguments have been validated against the schema of [`spec`](Tool::spec).
+    /// What the schema can't say about arguments that satisfy it, checked before the tool is gated and started.
+    fn check(&self, arguments: &serde_json::Value) -> Result<(), String> {
+        let _ = arguments;
+        Ok(())
+    }
+
+    /// Runs the tool. The arguments have been validated against the schema of [`spec`](Tool::spec), and checked.
     ///
     /// An error and a panic are this call's error result, nothing more. After `context.cancel` the future has a grace
     /// period to clean up; then it is dropped.

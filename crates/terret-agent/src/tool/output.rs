@@ -80,7 +80,11 @@ impl<E: std::error::Error> From<E> for ToolError {
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
-            message = format!("{message}: {cause}");
+            let cause_text = cause.to_string();
+            // Some errors tell their causes themselves.
+            if !message.ends_with(&cause_text) {
+                message = format!("{message}: {cause_text}");
+            }
             source = cause.source();
         }
         Self::new(message)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use terret_llm::{Arguments, ToolSpec};
 
-use super::arguments::Validator;
+use super::arguments::{Validator, rejected};
 use super::{InvalidSchema, Rejected, SharedTool, Tool};
 use crate::machine::ToolFacts;
 
@@ -82,7 +82,11 @@ impl ToolSet {
     /// The arguments of a call as a value, or everything that is wrong with them. `None` for an unknown tool.
     pub fn validate(&self, name: &str, arguments: &Arguments) -> Option<Result<Value, Rejected>> {
         let entry = self.0.tools.get(name)?;
-        Some(entry.validator.validate(name, arguments))
+        let value = entry.validator.validate(name, arguments);
+        Some(value.and_then(|value| match entry.tool.check(&value) {
+            Ok(()) => Ok(value),
+            Err(problem) => Err(rejected(name, arguments, &[problem])),
+        }))
     }
 }
 

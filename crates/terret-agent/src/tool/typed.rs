@@ -17,6 +17,8 @@ pub struct FnTool {
     spec: ToolSpec,
     effect: EffectClass,
     exclusive: bool,
+    /// Whether the type takes what the schema lets pass: an integer beyond 64 bits, say, or one written as `1.0`.
+    check: fn(&Value) -> Result<(), String>,
     call: Arc<Call>,
 }
 
@@ -45,16 +47,14 @@ where
 {
     let call = move |arguments: Value, context: ToolContext| match serde_json::from_value(arguments) {
         Ok(arguments) => function(arguments, context).map(|output| output.map(Into::into)).boxed(),
-        // The schema can't say everything that the type demands (an integer beyond 64 bits, say).
-        Err(error) => {
-            let message = format!("The arguments were rejected: {error}. The tool was not run.");
-            std::future::ready(Err(ToolError::new(message))).boxed()
-        }
+        Err(error) => std::future::ready(Err(ToolError::from(error))).boxed(),
     };
+    let check = |arguments: &Value| A::deserialize(arguments).map(drop).map_err(|error| error.to_string());
     FnTool {
         spec: ToolSpec { name: name.into(), description: description.into(), parameters: schema::<A>() },
         effect: EffectClass::AtMostOnce,
         exclusive: false,
+        check,
         call: Arc::new(call),
     }
 }
@@ -86,6 +86,10 @@ impl Tool for FnTool {
 
     fn exclusive(&self) -> bool {
         self.exclusive
+    }
+
+    fn check(&self, arguments: &Value) -> Result<(), String> {
+        (self.check)(arguments)
     }
 
     fn call(&self, arguments: Value, context: ToolContext) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {

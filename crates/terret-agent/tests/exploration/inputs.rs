@@ -142,6 +142,8 @@ fn replies(state: &State) -> Vec<Reply> {
         reply("", &[(&a, "write"), (&b, "look")], StopReason::ToolUse),
         reply("", &[(&a, "alone"), (&b, "missing")], StopReason::Stop),
         reply("", &[(&a, "write")], StopReason::Length),
+        reply("", &[(&a, "look")], StopReason::Refusal),
+        reply("", &[(&a, "look")], StopReason::Pause),
         reply("", &[(&a, "write"), (&a, "write")], StopReason::ToolUse),
         reply("", &[("", "write")], StopReason::ToolUse),
     ]

@@ -49,8 +49,9 @@ pub(crate) fn block_on(program: impl AsyncFnOnce(Signals) -> Result<Exit, Proble
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| Problem::new(Exit::RunFailed, format!("can't start: {error}")))?;
     let exit = runtime.block_on(async { program(Signals::listen()).await });
-    // A tool that could not be stopped must not keep the program alive, nor standard input that never ends.
-    runtime.shutdown_background();
+    // What the run holds is let go of (its temporary folder, say). But a tool that could not be stopped must not keep the
+    // program alive, nor standard input that never ends.
+    runtime.shutdown_timeout(Duration::from_millis(500));
     exit
 }
 

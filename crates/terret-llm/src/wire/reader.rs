@@ -6,7 +6,7 @@ use crate::draft::{Draft, Stop};
 use crate::error::{ErrorKind, ModelError};
 use crate::sse::{SseEvent, SseParser};
 use crate::stream::StreamEvent;
-use crate::wire::{Decoder, truncated};
+use crate::wire::{Decoder, failure, truncated};
 
 /// Reads one response: body bytes in at any split, [`StreamEvent`]s out. Does no I/O.
 ///
@@ -16,8 +16,18 @@ pub struct ReplyReader {
     decoder: Box<dyn Decoder>,
     draft: Option<Draft>,
     body: Body,
+    /// Bytes since the last event, or of the whole of a plain body.
+    pending: usize,
+    /// The beginning of what came before the first event, to show if there never is one.
+    beginning: Option<Vec<u8>>,
     ending: VecDeque<StreamEvent>,
 }
+
+/// The most bytes of one event, or of a plain body: what is longer is no reply, and must not fill the memory.
+const LONGEST: usize = 64 << 20;
+
+/// How much of an answer that is none is kept, in bytes.
+const SHOWN: usize = 2 << 10;
 
 enum Body {
     /// Nothing but white space so far.
@@ -29,7 +39,14 @@ enum Body {
 impl ReplyReader {
     /// A reader at the start of a body.
     pub fn new(decoder: Box<dyn Decoder>, draft: Draft) -> Self {
-        Self { decoder, draft: Some(draft), body: Body::Unknown, ending: VecDeque::new() }
+        Self {
+            decoder,
+            draft: Some(draft),
+            body: Body::Unknown,
+            pending: 0,
+            beginning: Some(Vec::new()),
+            ending: VecDeque::new(),
+        }
     }
 
     /// Takes the next bytes of the body. Bytes after the terminal are ignored.
@@ -41,15 +58,27 @@ impl ReplyReader {
                 Some(_) => self.body = Body::Stream(SseParser::new()),
             }
         }
+        self.pending += bytes.len();
         match &mut self.body {
             Body::Unknown => {}
             Body::Plain(body) => body.extend_from_slice(bytes),
             Body::Stream(parser) => {
                 let Some(draft) = &mut self.draft else { return };
+                if let Some(beginning) = &mut self.beginning {
+                    beginning.extend(bytes.iter().take(SHOWN.saturating_sub(beginning.len())));
+                }
                 let mut end = None;
-                parser.push(bytes, |event| go_on(self.decoder.as_mut(), draft, &event, &mut end));
+                parser.push(bytes, |event| {
+                    self.pending = 0;
+                    self.beginning = None;
+                    go_on(self.decoder.as_mut(), draft, &event, &mut end)
+                });
                 self.conclude(end);
             }
+        }
+        if self.pending > LONGEST {
+            let message = format!("the answer holds more than {} MiB without an end of an event", LONGEST >> 20);
+            self.conclude(Some(Err(ModelError::new(ErrorKind::Protocol, message))));
         }
     }
 
@@ -69,6 +98,11 @@ impl ReplyReader {
                 end = end
                     .filter(|end| !end.as_ref().is_err_and(|error| error.kind == ErrorKind::Protocol))
                     .or_else(|| Some(self.decoder.end(draft)));
+                if let (Some(beginning), Some(Err(error))) = (&self.beginning, &mut end)
+                    && !looks_like_a_stream(beginning)
+                {
+                    *error = failure::not_json(&String::from_utf8_lossy(beginning));
+                }
             }
         }
         self.conclude(end.or_else(|| Some(Err(truncated()))));
@@ -132,6 +166,13 @@ fn go_on(
             false
         }
     }
+}
+
+/// Whether a body without a whole event could be the beginning of a stream, or comments only.
+fn looks_like_a_stream(beginning: &[u8]) -> bool {
+    const FIELDS: [&[u8]; 5] = [b"data", b"event", b"id", b"retry", b":"];
+    let beginning = beginning.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(beginning).trim_ascii_start();
+    FIELDS.iter().any(|field| beginning.starts_with(field) || field.starts_with(beginning))
 }
 
 /// A plain body that the decoder can't read may be only the beginning of one.

@@ -73,8 +73,7 @@ impl Decoder for MessageDecoder {
     }
 
     fn body(&mut self, draft: &mut Draft, body: &str) -> Result<Stop, ModelError> {
-        let not_json = |error| protocol(format!("the answer is not JSON: {error}"));
-        let event: Event<'_> = serde_json::from_str(body).map_err(not_json)?;
+        let event: Event<'_> = serde_json::from_str(body).map_err(|_| failure::not_json(body))?;
         if event.error.is_some() {
             return Err(told(body));
         }
