@@ -12,7 +12,7 @@ use crate::lock::{Held, Lock};
 use crate::owned::{Owned, make_folder};
 use crate::place::Place;
 use crate::reader::{Reader, exists};
-use crate::writers::Writers;
+use crate::writers::{Sessions, Writers};
 
 /// A journal that keeps sessions in a folder. Clones share their threads and what they own.
 ///
@@ -53,18 +53,18 @@ impl SqliteJournal {
         lock: impl FnOnce(&Place) -> Result<Result<Lock, Held>, StoreError> + Send + 'static,
     ) -> Result<Ownership, StoreError> {
         let place = Place::new(&self.root, session);
-        let lock = self
+        let (lock, fence) = self
             .writers
             .run(session, move |sessions| {
                 let lock = locked(&place, lock)?;
                 let owned = Owned::open(&place)?;
-                if let Some(earlier) = sessions.insert(place.session, owned) {
-                    drop(earlier);
-                }
-                Ok(lock)
+                let fence = owned.fence;
+                sessions.insert(place.session, owned);
+                Ok((lock, fence))
             })
             .await?;
-        let guard = Guard { session: session.clone(), writers: self.writers.clone(), lock: Mutex::new(Some(lock)) };
+        let guard =
+            Guard { session: session.clone(), fence, writers: self.writers.clone(), lock: Mutex::new(Some(lock)) };
         Ok(Ownership::until_dropped(guard))
     }
 }
@@ -72,6 +72,7 @@ impl SqliteJournal {
 /// Held by whoever may write.
 struct Guard {
     session: SessionId,
+    fence: i64,
     writers: Arc<Writers>,
     lock: Mutex<Option<Lock>>,
 }
@@ -81,9 +82,11 @@ impl Drop for Guard {
         // Others may write at once. The database is closed when its thread comes to it, and an append that was given
         // before is refused if somebody else has raised the fence.
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let session = self.session.clone();
-        let close = move |sessions: &mut crate::writers::Sessions| {
-            if let Some(owned) = sessions.remove(&session) {
+        let (session, fence) = (self.session.clone(), self.fence);
+        let close = move |sessions: &mut Sessions| {
+            // Unless it has been taken over in the meantime, by this journal itself.
+            let still = sessions.get(&session).is_some_and(|owned| owned.fence == fence);
+            if let Some(owned) = still.then(|| sessions.remove(&session)).flatten() {
                 owned.close();
             }
         };
@@ -113,7 +116,7 @@ impl Journal for SqliteJournal {
     ) -> BoxFuture<'a, Result<(), JournalError>> {
         let place = Place::new(&self.root, session);
         let records = records.to_vec();
-        let append = move |sessions: &mut crate::writers::Sessions| {
+        let append = move |sessions: &mut Sessions| {
             if let Some(owned) = sessions.get_mut(&place.session) {
                 return owned.append(expected, &records);
             }

@@ -18,7 +18,8 @@ pub(crate) struct Owned {
     place: Place,
     db: Connection,
     head: File,
-    fence: i64,
+    /// Who this owner is: the next one has a higher number.
+    pub(crate) fence: i64,
 }
 
 impl Owned {
@@ -32,9 +33,8 @@ impl Owned {
         check_end(place)?;
         let db = open_to_write(&path)?;
         let fence = raise_fence(&db, &path)?;
-        let head = place.head();
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&head);
-        Ok(Self { place: place.clone(), db, head: file.map_err(|error| StoreError::io(head, error))?, fence })
+        let head = open_head(&db, place)?;
+        Ok(Self { place: place.clone(), db, head, fence })
     }
 
     /// Appends all records or none. Durable on return.
@@ -50,9 +50,8 @@ impl Owned {
         }
         let head = insert(&transaction, end, records, &self.place)?;
         transaction.commit().map_err(&sqlite)?;
-        if head.records > expected {
-            head.write(&mut self.head).map_err(|error| StoreError::io(self.place.head(), error))?;
-        }
+        // The records are durable, whatever becomes of the head. Its place on the disk is taken since it was made.
+        let _ = head.write(&mut self.head);
         Ok(())
     }
 
@@ -64,17 +63,34 @@ impl Owned {
 
     /// Lets go of the session. One without records leaves nothing behind.
     pub(crate) fn close(self) {
-        let records = end(&self.db, &self.place).map(|end| end.records);
-        drop(self.db);
+        let Self { place, db, head, .. } = self;
+        let empty = is_empty(&db, &place);
+        drop(db);
         // While nobody waits for it. Without it, only the head may be behind after a power failure.
-        let _ = self.head.sync_all();
-        if matches!(records, Ok(0))
-            && let Ok(Ok(_lock)) = Lock::take(&self.place.owner())
+        let _ = head.sync_all();
+        // Somebody else may have owned it in the meantime: what counts is what is there once it is locked again.
+        if empty
+            && let Ok(Ok(_lock)) = Lock::take(&place.owner())
+            && Reader::open_place(&place).is_ok_and(|reader| is_empty(&reader.db, &place))
         {
             // If it can't be removed, there is an empty session more, which no list shows.
-            let _ = std::fs::remove_dir_all(&self.place.folder);
+            let _ = std::fs::remove_dir_all(&place.folder);
         }
     }
+}
+
+fn is_empty(db: &Connection, place: &Place) -> bool {
+    end(db, place).is_ok_and(|end| end.records == 0)
+}
+
+fn open_head(db: &Connection, place: &Place) -> Result<File, StoreError> {
+    let path = place.head();
+    let io = |error| StoreError::io(&path, error);
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(io)?;
+    if file.metadata().map_err(io)?.len() == 0 {
+        end(db, place)?.write(&mut file).map_err(io)?;
+    }
+    Ok(file)
 }
 
 /// Makes the folder of a session, with nothing in it yet.
