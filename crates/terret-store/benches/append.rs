@@ -35,6 +35,7 @@ fn main() {
         }
         together(folder.path()).await;
         space(folder.path()).await;
+        long(folder.path()).await;
     });
 }
 
@@ -115,6 +116,26 @@ async fn space(folder: &Path) {
         "{read} records of 50 KB: {:.2} bytes kept for each byte, loaded in {loaded:.0?}",
         kept as f64 / payload as f64
     );
+}
+
+async fn long(folder: &Path) {
+    let folder = folder.join("long");
+    let (journal, session) = (SqliteJournal::new(&folder), SessionId::new());
+    let records: Vec<_> = (0..100_000).map(|number| record(number, 200)).collect();
+    journal.append(&session, 0, &records).await.unwrap();
+    let first = timed(|| drop(journal.list().unwrap()));
+    let again = timed(|| drop(journal.list().unwrap()));
+    let owned = timed_async(journal.own(&session)).await;
+    let loaded = timed_async(journal.load(&session)).await;
+    println!(
+        "100,000 records: listed in {first:.1?}, again in {again:.1?}; owned in {owned:.1?}, loaded in {loaded:.1?}"
+    );
+}
+
+async fn timed_async<T>(work: impl Future<Output = T>) -> Duration {
+    let start = Instant::now();
+    work.await;
+    start.elapsed()
 }
 
 fn record(number: usize, bytes: usize) -> Record {

@@ -151,6 +151,17 @@ impl SqliteJournal {
         Ok(Forked { session: new.clone(), records: origin.records, damage })
     }
 
+    /// Everything that is wrong with a session: what [`Reader::read_all`] finds, and what SQLite says of the file. Nothing is
+    /// changed.
+    pub fn check(&self, session: &SessionId) -> Result<Vec<Damage>, StoreError> {
+        let mut reader = self.reader(session)?;
+        let mut damage = reader.read_all()?.damage;
+        let said: Result<String, _> = reader.db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
+        let why = said.map_or_else(|error| Some(error.to_string()), |said| (said != "ok").then_some(said));
+        damage.extend(why.map(|why| Damage::Database { why }));
+        Ok(damage)
+    }
+
     /// The messages of a session, as far as they can be read, and what can't.
     pub fn transcript(&self, session: &SessionId) -> Result<(Transcript, Vec<Damage>), StoreError> {
         let reading = self.reader(session)?.read_all()?;

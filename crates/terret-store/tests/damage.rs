@@ -30,7 +30,7 @@ async fn a_log_that_was_cut_anywhere_yields_the_records_before_the_cut_and_says_
         lengths.insert(found);
     }
     assert!(lengths.len() > 8, "the cuts fall between different records");
-    assert_eq!(killed.damage(), []);
+    assert_eq!(killed.journal().check(&"session".to_owned().into()).unwrap(), []);
 }
 
 #[tokio::test]
@@ -153,6 +153,7 @@ async fn a_record_that_was_changed_in_the_middle_is_shown_with_a_warning_and_the
     let reading = closed.read();
     assert_eq!(reading.damage, [Damage::Changed { record: 2 }]);
     assert_eq!(reading.records.len(), 5);
+    assert_eq!(closed.journal().check(&"session".to_owned().into()).unwrap(), reading.damage);
     assert_eq!(records(&reading)[3..], all[3..]);
     let refused = closed.journal().load(&"session".to_owned().into()).await.unwrap_err();
     let JournalError::Storage(text) = refused else { panic!("{refused:?}") };
