@@ -1,5 +1,4 @@
-use std::fs::{File, OpenOptions};
-use std::path::Path;
+use std::fs::{DirBuilder, File, OpenOptions};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use terret_agent::machine::Record;
@@ -93,16 +92,16 @@ fn open_head(db: &Connection, place: &Place) -> Result<File, StoreError> {
     Ok(file)
 }
 
-/// Makes the folder of a session, with nothing in it yet.
+/// Makes the folder of a session, with nothing in it yet. Only its user may look into it: people say secrets to models.
 pub(crate) fn make_folder(place: &Place) -> Result<(), StoreError> {
-    let io = |path: &Path| {
-        let path = path.to_owned();
-        move |error| StoreError::io(path, error)
-    };
     if place.folder.is_dir() {
         return Ok(());
     }
-    std::fs::create_dir_all(&place.folder).map_err(io(&place.folder))?;
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&place.folder).map_err(|error| StoreError::io(&place.folder, error))?;
     sync_folder(&place.root)
 }
 

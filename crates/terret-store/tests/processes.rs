@@ -143,6 +143,18 @@ async fn a_folder_that_can_not_be_written_can_be_read() {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn only_its_user_may_look_into_a_session() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("state/sessions");
+    SqliteJournal::new(&root).append(&session(), 0, &texts(0..1, 10)).await.unwrap();
+    for made in [root.clone(), root.join("session")] {
+        assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o700, "{}", made.display());
+    }
+}
+
 #[tokio::test]
 async fn a_folder_that_can_not_be_made_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
