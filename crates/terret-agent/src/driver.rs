@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
-use terret_llm::{Message, Money, Reply, ReplyStream, Request, StreamEvent, ToolCall, Usage};
+use terret_llm::{Message, Money, Reply, ReplyStream, Request, StreamEvent, ToolCall, Usage, UserMessage};
 use tokio::sync::{OwnedMutexGuard, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -135,18 +135,18 @@ impl Driver {
         }
     }
 
-    /// Runs to the end. A session whose last run was interrupted goes on with that one, and takes the prompt as steering.
+    /// Runs to the end.
+    ///
+    /// A session whose last run was interrupted goes on with that one, and takes the prompt as steering. Where that run
+    /// only had to end, the prompt starts its own.
     pub(crate) async fn run(mut self, prompt: Prompt) -> Report {
-        let mut inputs = match (self.log.state.run().is_some(), prompt) {
-            (false, prompt) => vec![Input::Prompt(prompt)],
-            (true, Prompt { message: None, .. }) => vec![Input::Resume],
-            (true, Prompt { message: Some(message), .. }) => {
-                vec![Input::Resume, Input::Queue { kind: QueueKind::Steering, message }]
-            }
+        let interrupted = self.log.state.run().is_some();
+        let (mut next, mut prompt) = match interrupted {
+            false => (Some(Input::Prompt(prompt)), None),
+            true => (Some(Input::Resume), prompt.message.is_some().then_some(prompt)),
         };
-        inputs.reverse();
         let report = loop {
-            let input = match inputs.pop() {
+            let input = match next.take() {
                 Some(input) => input,
                 None => self.next_input().await,
             };
@@ -156,7 +156,12 @@ impl Driver {
                 break self.report(outcome, self.spent());
             }
             if let Some(report) = self.ending.take() {
-                break report;
+                match prompt.take() {
+                    Some(prompt) => next = Some(Input::Prompt(prompt)),
+                    None => break report,
+                }
+            } else if !self.is_stopping() {
+                next = prompt.take().and_then(|prompt| prompt.message).map(steering);
             }
             // Whoever was just told something may cancel before anything further starts.
             tokio::task::yield_now().await;
@@ -290,7 +295,7 @@ impl Driver {
 
     /// Waits for what happens next. A cancel comes first, then what people say, then what has finished.
     async fn next_input(&mut self) -> Input {
-        if self.log.state.run().is_some_and(|run| matches!(run.stage, Stage::Stopping(_))) {
+        if self.is_stopping() {
             return Input::Stopped { still_running: self.stop_everything().await };
         }
         loop {
@@ -378,6 +383,10 @@ impl Driver {
         }
     }
 
+    fn is_stopping(&self) -> bool {
+        self.log.state.run().is_some_and(|run| matches!(run.stage, Stage::Stopping(_)))
+    }
+
     fn cancel_requested(&self) -> bool {
         !self.cancel_seen && self.cancel.token.is_cancelled()
     }
@@ -437,6 +446,10 @@ async fn next_of_reply(
             }
         }
     }
+}
+
+fn steering(message: UserMessage) -> Input {
+    Input::Queue { kind: QueueKind::Steering, message }
 }
 
 fn replied(epoch: Epoch, reply: Reply, agent: &Agent) -> Input {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use support::{Ran, add, agent, call, text};
-use terret_agent::machine::{Answer, Budget, Failure, Limits, Outcome, QueueKind, Verdict, Violation};
+use terret_agent::machine::{Answer, Budget, Failure, Limits, Outcome, QueueKind, Record, Verdict, Violation};
 use terret_agent::{
     Agent, AgentError, Event, FnTool, Journal as _, MemoryJournal, SessionId, ToolError, ToolOutput, fold, tool,
 };
@@ -679,4 +679,38 @@ async fn a_question_survives_a_restart() {
     let ran = Ran { events };
     assert_eq!(text(&ran.results()[0]), "2");
     assert_eq!(ran.outcome(), &Outcome::Completed);
+}
+
+/// A journal that holds the first records of a whole run of one call: as many as are before the first that `cut` names.
+async fn cut_at(cut: fn(&Record) -> bool) -> (MemoryJournal, SessionId) {
+    let journal = MemoryJournal::new();
+    let replies = [call("c1", "add", r#"{"a":1,"b":1}"#), ScriptedReply::text("2")];
+    let whole = agent(replies).build().unwrap().open(Arc::new(journal.clone()), SessionId::new()).await.unwrap();
+    Ran::to_end(whole.prompt("1 + 1?")).await;
+    let records = journal.records(whole.id());
+    let kept = records.iter().position(cut).unwrap();
+    let (journal, id) = (MemoryJournal::new(), SessionId::new());
+    journal.append(&id, 0, &records[..kept]).await.unwrap();
+    (journal, id)
+}
+
+#[tokio::test]
+async fn a_prompt_to_an_interrupted_run_is_answered_wherever_it_was_interrupted() {
+    for (cut, replies) in [
+        // Before the first model call, in its tool, and with nothing left to do but to end.
+        ((|it| matches!(it, Record::ModelCalled { .. })) as fn(&Record) -> bool, 2),
+        (|it| matches!(it, Record::CallClosed { .. }), 1),
+        (|it| matches!(it, Record::RunEnded { .. }), 1),
+    ] {
+        let (journal, id) = cut_at(cut).await;
+        let model = ScriptedModel::new((0..replies).map(|_| ScriptedReply::text("answered")));
+        let agent = Agent::builder(model.clone()).tool(add()).build().unwrap();
+        let session = agent.open(Arc::new(journal), id).await.unwrap();
+        let ran = Ran::to_end(session.prompt("and 2 + 2?")).await;
+        assert_eq!(ran.outcome(), &Outcome::Completed);
+        assert!(ran.report().undelivered.is_empty());
+        let asked = model.requests().last().unwrap().messages.iter().rev().find_map(|message| user_text(message));
+        assert_eq!(asked.as_deref(), Some("and 2 + 2?"));
+        assert_eq!(role(session.transcript().await.last().unwrap()), "assistant");
+    }
 }
