@@ -615,6 +615,10 @@ fn replies_go_back_in_their_shape() {
         "a prefill can't end with white space"
     );
     assert!(turns[0]["content"][0].get("cache_control").is_some(), "the mark stands on the user's last block");
+    let call = json!({"type": "toolCall", "id": "toolu_1", "name": "read", "arguments": {}});
+    let with_call = json!([user("hi"), reply(json!([call, {"type": "text", "text": "and \n"}]))]);
+    let turns = body_of("claude-sonnet-4-5", &request(with_call))["messages"].clone();
+    assert_eq!(turns[1]["content"][1]["text"], "and \n", "what results follow is no prefill");
 }
 
 #[test]

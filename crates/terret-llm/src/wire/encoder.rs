@@ -238,3 +238,63 @@ impl Recent {
         self.count = self.young.values().chain(self.old.values()).map(Vec::len).sum();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transcript::{AssistantMessage, Block, StopReason, Usage, UserMessage};
+    use crate::wire::WireFormat;
+
+    /// A request of two exchanges, of which this is the first text.
+    fn request(text: &str) -> Request {
+        let reply = AssistantMessage {
+            content: vec![Block::text("yes")],
+            provider: "p".into(),
+            model: "m".into(),
+            wire: WireFormat::default(),
+            stop_reason: StopReason::Stop,
+            raw_stop_reason: None,
+            usage: Usage::default(),
+            response_id: None,
+            error: None,
+            timestamp: 0,
+        };
+        let said = [UserMessage::text(text, 0).into(), Message::from(reply), UserMessage::text("more", 0).into()];
+        Request { messages: said.into_iter().collect(), ..Request::default() }
+    }
+
+    fn encoder() -> Encoder {
+        Encoder::new(ModelSpec::new("p", "m", WireFormat::default()))
+    }
+
+    #[test]
+    fn a_conversation_that_nobody_holds_is_forgotten() {
+        let encoder = encoder();
+        for _ in 0..1000 {
+            encoder.encode(&request("hi")).unwrap();
+        }
+        let held = request("hi");
+        for _ in 0..1000 {
+            encoder.encode(&held).unwrap();
+        }
+        let recent = lock(&encoder.recent);
+        assert!(recent.count <= 2, "{}", recent.count);
+        assert_eq!(recent.young.len() + recent.old.len(), recent.count);
+        drop(recent);
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_limit() {
+        let encoder = encoder();
+        let requests: Vec<Request> = (0..50).map(|_| request(&"x".repeat(1 << 20))).collect();
+        for request in requests.iter().cycle().take(120) {
+            encoder.encode(request).unwrap();
+            let recent = lock(&encoder.recent);
+            let all = || recent.young.values().chain(recent.old.values()).flatten();
+            assert!(all().map(Conversation::weight).sum::<usize>() <= 2 * GENERATION + (2 << 20));
+            assert_eq!(all().count(), recent.count);
+            let young: usize = recent.young.values().flatten().map(Conversation::weight).sum();
+            assert_eq!(young, recent.young_weight);
+        }
+    }
+}

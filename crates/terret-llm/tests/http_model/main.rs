@@ -14,8 +14,8 @@ use server::{Answer, Server};
 use terret_llm::transport::Transport;
 use terret_llm::wire::WireFormat;
 use terret_llm::{
-    Auth, AuthScheme, BaseUrl, Endpoint, ErrorKind, Failed, HttpModel, HttpTransport, Limits, Message, Model,
-    ModelSpec, Reply, Request, Retry, RetryPolicy, StopReason, StreamEvent, UserMessage,
+    Auth, AuthScheme, BaseUrl, Content, Endpoint, ErrorKind, Failed, HttpModel, HttpTransport, Image, Limits, Message,
+    Model, ModelSpec, Reply, Request, Retry, RetryPolicy, StopReason, StreamEvent, UserMessage,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -87,6 +87,38 @@ async fn one_connection_carries_call_after_call() {
     call(&model).await.unwrap_err();
     call(&model).await.unwrap();
     assert_eq!((server.requests().len(), server.connections()), (3, 1));
+}
+
+#[tokio::test]
+async fn a_body_in_pieces_tells_its_length_and_is_sent_again_as_it_was() {
+    let server = Server::answering([
+        Answer::begun(&[COMMENT]).then_close(),
+        Answer::events(&[HE, STOP, END]),
+        Answer::events(&[HE, STOP, END]),
+    ])
+    .await;
+    let model = Retry::new(at(&server), RetryPolicy { base: Duration::ZERO, ..RetryPolicy::default() });
+    let picture = Image::new("image/png", &[7; 100_000]);
+    let look = UserMessage { content: vec![Content::Image(picture), Content::text("What is it?")], timestamp: 0 };
+    let mut request = Request { messages: [Message::from(look)].into_iter().collect(), ..Request::default() };
+    let mut expected = Vec::new();
+    for _ in 0..2 {
+        let wire = WireFormat::OpenaiCompletions.wire().unwrap();
+        let body = wire.encode(model.spec(), &request).unwrap().body;
+        assert!(body.iter().count() > 2, "{} pieces", body.iter().count());
+        expected.push(String::from_utf8(body.to_bytes().to_vec()).unwrap());
+        let reply = model.stream(request.clone(), CancellationToken::new()).finish().await.unwrap();
+        request.messages.push(Message::from(reply.into_message()));
+        request.messages.push(Message::from(UserMessage::text("And its colour?", 0)));
+    }
+    let requests = server.requests();
+    assert_eq!(requests.len(), 3);
+    for (request, body) in requests.iter().zip([&expected[0], &expected[0], &expected[1]]) {
+        let (head, sent) = request.split_once("\r\n\r\n").unwrap();
+        assert!(head.lines().any(|line| line == format!("content-length: {}", body.len())), "{head}");
+        assert!(!head.contains("transfer-encoding"), "{head}");
+        assert!(sent == body, "the body is another one");
+    }
 }
 
 #[tokio::test(start_paused = true)]

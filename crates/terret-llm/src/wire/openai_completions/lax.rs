@@ -95,7 +95,8 @@ impl<'de> Lax<'de> for bool {
 /// A list; a lone object counts as a list of one. An element of no use is there all the same: its place can tell.
 impl<'de, T: Lax<'de>> Lax<'de> for Vec<T> {
     fn list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
-        let mut elements = Vec::new();
+        // Most lists have one element, and elements are large.
+        let mut elements = Vec::with_capacity(1);
         while let Some(Field(element)) = list.next_element()? {
             elements.push(element);
         }
