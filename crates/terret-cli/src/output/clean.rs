@@ -11,13 +11,15 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().filter(|c| is_harmless(*c)).collect())
 }
 
-/// The same for JSON text, which stays the same JSON: what JSON lets stand in strings is escaped all the same.
+/// The same for JSON text, which stays the same JSON: what JSON lets stand in strings is escaped all the same. So are the
+/// line and paragraph separators, at which some readers of lines split (that of Node.js does).
 pub(crate) fn clean_json(json: String) -> String {
-    if json.chars().all(is_harmless) {
+    let stays = |c: char| is_harmless(c) && !matches!(c, '\u{2028}' | '\u{2029}');
+    if json.chars().all(stays) {
         return json;
     }
     // Outside strings there is nothing that isn't ASCII, and inside them no control character below U+007F.
-    let escaped = json.chars().map(|c| if is_harmless(c) { c.to_string() } else { format!("\\u{:04x}", c as u32) });
+    let escaped = json.chars().map(|c| if stays(c) { c.to_string() } else { format!("\\u{:04x}", c as u32) });
     escaped.collect()
 }
 
@@ -44,9 +46,9 @@ mod tests {
 
     #[test]
     fn json_is_the_same_json_without_anything_live() {
-        let live = serde_json::to_string("a\u{9b}31m\u{7f}\u{202e}é\u{1b}").unwrap();
+        let live = serde_json::to_string("a\u{9b}31m\u{7f}\u{202e}é\u{1b}\u{2028}").unwrap();
         let clean = clean_json(live.clone());
-        assert_eq!(clean, r#""a\u009b31m\u007f\u202eé\u001b""#);
+        assert_eq!(clean, r#""a\u009b31m\u007f\u202eé\u001b\u2028""#);
         let parse = |json: &str| serde_json::from_str::<String>(json).unwrap();
         assert_eq!(parse(&clean), parse(&live));
     }

@@ -34,11 +34,13 @@ impl Output for Text {
         {
             self.stop_reason = Some(reply.stop_reason);
         }
-        self.progress.event(event).or_else(|error| self.if_missed(error))
+        let shown = self.progress.event(event);
+        // A log that nobody keeps is no reason to stop. A terminal that is gone is one.
+        if self.progress.live { shown } else { Ok(()) }
     }
 
     fn ended(&mut self, report: &Report, took: Duration) -> io::Result<()> {
-        self.progress.end_line().or_else(|error| self.if_missed(error))?;
+        let shown = self.progress.end_line();
         if let Some(text) = &report.text
             && !self.progress.live
         {
@@ -55,15 +57,8 @@ impl Output for Text {
             Outcome::Failed { failure: Failure::Model(error) } => complain(&error.to_string()),
             outcome => complain(&outcome.to_string()),
         }
-        let summary = summary(report, took, self.priced);
-        writeln!(self.progress.out, "{DIM}{summary}{DIM:#}").or_else(|error| self.if_missed(error))
-    }
-}
-
-impl Text {
-    /// Progress that can't be written is nothing to stop a run for, unless the result is a part of it.
-    fn if_missed(&self, error: io::Error) -> io::Result<()> {
-        if self.progress.live { Err(error) } else { Ok(()) }
+        let summed_up = writeln!(self.progress.out, "{DIM}{}{DIM:#}", summary(report, took, self.priced));
+        if self.progress.live { shown.and(summed_up) } else { Ok(()) }
     }
 }
 

@@ -40,15 +40,25 @@ fn an_output_that_can_not_be_written_ends_the_run_and_is_said() {
         (Terret::new().args(["demo"]), 1),
         (Terret::new().args(["wire", "decode", "openai-completions", "/dev/null"]), 2),
     ] {
-        let (command, _world) = terret.into_command();
+        let (command, world) = terret.into_command();
         let output = run(command);
         let complaint = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{complaint}");
         assert!(complaint.contains("No space left"), "{complaint}");
-        assert!(!_world.path().join("project/ran").exists(), "a tool ran although nobody can be told");
+        assert!(!world.path().join("project/ran").exists(), "a tool ran although nobody can be told");
     }
     let (command, _world) = Terret::new().args(["--help"]).into_command();
     assert_eq!(run(command).status.code(), Some(1));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_progress_that_can_not_be_written_is_left_out() {
+    let call = json!({"type": "toolCall", "id": "c1", "name": "ls", "arguments": {}});
+    let (mut command, _world) = Terret::scripted([json!({"content": [call]}), json!({"text": "Done."})]).into_command();
+    command.stdin(Stdio::null()).stderr(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let output = command.output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"Done.\n".as_slice()));
 }
 
 #[test]
