@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use terret::agent::machine::{Limits, Verdict};
@@ -21,15 +20,13 @@ use crate::signals::Signals;
 pub(crate) fn run(args: RunArgs) -> ExitCode {
     let format = args.format();
     let exit = block_on(async move |signals| {
-        let prepared = tokio::select! {
+        let Prepared { agent, folder } = prepare(&args)?;
+        // Last, because it may have to be waited for.
+        let prompt = tokio::select! {
             biased;
-            exit = signals.stop() => Err(Problem::new(exit, exit.reason())),
-            prepared = tokio::task::spawn_blocking(move || prepare(&args)) => match prepared {
-                Ok(prepared) => prepared,
-                Err(error) => Err(Problem::new(Exit::RunFailed, format!("can't start: {error}"))),
-            },
+            exit = signals.stop() => return Err(Problem::new(exit, exit.reason())),
+            prompt = prompt(args.prompt.as_deref()) => prompt?,
         };
-        let Prepared { agent, prompt, folder } = prepared?;
         let session = agent.session();
         let start = Start::new(&agent, session.id(), &folder);
         Ok(follow(session.prompt(prompt), output::to(format, &start), signals).await)
@@ -92,7 +89,6 @@ pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>, signa
 
 struct Prepared {
     agent: Agent,
-    prompt: String,
     folder: PathBuf,
 }
 
@@ -128,9 +124,7 @@ fn prepare(args: &RunArgs) -> Result<Prepared, Problem> {
         agent = agent.gate(move |call: &ToolCall, _: &serde_json::Value| only_reading(&tools, call));
     }
     let agent = agent.build().map_err(|error| Problem::usage(error.to_string()))?;
-    // Last, because it may have to be waited for.
-    let prompt = prompt(args.prompt.as_deref())?;
-    Ok(Prepared { agent, prompt, folder })
+    Ok(Prepared { agent, folder })
 }
 
 fn folder(cd: Option<&Path>) -> Result<PathBuf, Problem> {
@@ -144,8 +138,8 @@ fn folder(cd: Option<&Path>) -> Result<PathBuf, Problem> {
 }
 
 /// The prompt, with standard input behind it when that is a pipe or a file.
-fn prompt(given: Option<&str>) -> Result<String, Problem> {
-    let piped = if io::stdin().is_terminal() { Vec::new() } else { read_stdin()? };
+async fn prompt(given: Option<&str>) -> Result<String, Problem> {
+    let piped = if io::stdin().is_terminal() { Vec::new() } else { read_stdin().await? };
     let piped = String::from_utf8_lossy(&piped);
     match (given.map(str::trim).unwrap_or_default(), piped.trim()) {
         ("", "") => Err(no_prompt()),
@@ -163,17 +157,20 @@ fn no_prompt() -> Problem {
 }
 
 /// All of standard input. A pipe that somebody forgot to close looks like a hang, so it is named after a while.
-fn read_stdin() -> Result<Vec<u8>, Problem> {
-    let (done, waiting) = std::sync::mpsc::channel::<()>();
-    std::thread::spawn(move || {
-        if waiting.recv_timeout(Duration::from_secs(3)) == Err(RecvTimeoutError::Timeout) {
-            complain("waiting for standard input to end (</dev/null leaves it out)");
-        }
+async fn read_stdin() -> Result<Vec<u8>, Problem> {
+    let mut reading = tokio::task::spawn_blocking(|| {
+        let mut piped = Vec::new();
+        io::stdin().read_to_end(&mut piped).map(|_| piped)
     });
-    let mut piped = Vec::new();
-    let read = io::stdin().read_to_end(&mut piped);
-    drop(done);
-    read.map(|_| piped).map_err(|error| Problem::usage(format!("can't read standard input: {error}")))
+    let read = match tokio::time::timeout(Duration::from_secs(3), &mut reading).await {
+        Ok(read) => read,
+        Err(_) => {
+            complain("waiting for standard input to end (</dev/null leaves it out)");
+            reading.await
+        }
+    };
+    let read = read.unwrap_or_else(|error| Err(io::Error::other(error)));
+    read.map_err(|error| Problem::usage(format!("can't read standard input: {error}")))
 }
 
 fn pick(tools: Vec<SharedTool>, names: Option<&[String]>) -> Result<Vec<SharedTool>, Problem> {
