@@ -140,7 +140,7 @@ impl Workspace {
         PathError::NotFound { path: located.shown.clone(), near: open::near(located, |real| self.shown(real)) }
     }
 
-    /// The permitted place that a real path lies in. Whole components are compared, so that `/work-evil` isn't in `/work`.
+    /// The permitted place that a real path lies in. Whole components are compared, so that `/project-evil` isn't in `/project`.
     fn base(&self, real: &Path, access: Access) -> Option<&Path> {
         let places = &*self.0;
         let writable = std::iter::once(&places.root).chain(&places.writable).map(PathBuf::as_path);

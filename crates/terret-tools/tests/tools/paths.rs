@@ -23,24 +23,24 @@ fn calls(path: &str) -> [(&'static str, Value); 6] {
 async fn nothing_outside_the_workspace_is_read_or_written() {
     let project = Project::new()
         .file("../outside/secret", "secret")
-        .file("../work-evil/secret", "secret")
+        .file("../project-evil/secret", "secret")
         .link("directory_link", "../outside")
         .link("file_link", "../outside/secret")
         .link("dangling", "../outside/new")
         .link("chain", "directory_link");
     let absolute = project.path("../outside/secret").canonicalize().unwrap();
-    let neighbour = project.path("../work-evil/secret").canonicalize().unwrap();
+    let neighbour = project.path("../project-evil/secret").canonicalize().unwrap();
     let paths = [
         "..",
         "../outside/secret",
         "x/../../outside/secret",
-        "../work-evil/secret",
+        "../project-evil/secret",
         absolute.to_str().unwrap(),
         neighbour.to_str().unwrap(),
         "directory_link",
         "directory_link/secret",
         "directory_link/new",
-        "directory_link/../work-evil/secret",
+        "directory_link/../project-evil/secret",
         "chain/secret",
         "file_link",
         "dangling",
@@ -63,7 +63,7 @@ async fn nothing_outside_the_workspace_is_read_or_written() {
 async fn paths_that_end_up_inside_are_fine() {
     let project = Project::new().file("a/b", "text").link("up", "a/../a");
     let absolute = project.path("a/b");
-    let around = format!("../work/{}", "a/b");
+    let around = format!("../project/{}", "a/b");
     for path in ["a/b", "./a//b", "a/../a/b", "up/b", "missing/../a/b", absolute.to_str().unwrap(), &around] {
         assert_eq!(project.ok("read", json!({"path": path})).await, "text", "{path}");
     }

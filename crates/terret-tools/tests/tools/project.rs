@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use terret_agent::{ToolContext, ToolError, ToolOutput, ToolSet};
 use terret_tools::{BashOptions, Workspace, workspace_tools};
 
-/// A temporary directory with a workspace `work` in it, and the tools for that.
+/// A temporary directory with a workspace `project` in it, and the tools for that.
 pub(crate) struct Project {
     tools: ToolSet,
     directory: TempDir,
@@ -29,7 +29,7 @@ impl Project {
     /// A project whose workspace is changed before it is used; the function is given the directory around it, too.
     pub(crate) fn with(change: impl FnOnce(Workspace, &Path) -> Workspace, options: BashOptions) -> Self {
         let directory = tempfile::Builder::new().prefix("terret-test-").tempdir().unwrap();
-        let root = directory.path().join("work");
+        let root = directory.path().join("project");
         std::fs::create_dir(&root).unwrap();
         let workspace = change(Workspace::new(root).unwrap(), directory.path());
         let tools = ToolSet::new(workspace_tools(&workspace, options)).unwrap();
@@ -52,7 +52,7 @@ impl Project {
 
     /// A path in the workspace, as the system sees it.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
-        self.directory.path().canonicalize().unwrap().join("work").join(path)
+        self.directory.path().canonicalize().unwrap().join("project").join(path)
     }
 
     /// The content of a file of the workspace.
