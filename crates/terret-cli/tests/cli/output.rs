@@ -12,7 +12,7 @@ use crate::terret::Terret;
 fn long_run() -> Vec<Value> {
     let call =
         |n| json!({"type": "toolCall", "id": format!("c{n}"), "name": "bash", "arguments": {"command": "touch ran"}});
-    (0..50).map(|n| json!({"content": [call(n)], "delayMs": 100})).collect()
+    (0..50).map(|n| json!({"content": [call(n)], "delayMs": 1000})).collect()
 }
 
 #[test]
