@@ -118,6 +118,13 @@ pub(crate) fn stale(state: &State) -> Vec<Input> {
         };
         inputs.push(Input::Answered { call_id: call.call.id.clone(), digest, answer: Answer::Approve });
     }
+    for call in state.batch().into_iter().flat_map(|batch| &batch.calls) {
+        let (epoch, call_id) = (epoch.next(), call.call.id.clone());
+        let output = ToolOutput::text("of another epoch");
+        inputs.push(Input::ToolFinished { epoch, call_id: call_id.clone(), output: output.clone() });
+        inputs.push(Input::Discovered { epoch, call_id: call_id.clone(), output: Some(output) });
+        inputs.push(Input::GateDecided { epoch, call_id, verdict: Verdict::Allow });
+    }
     for call in ["nobody", "c1", "c2"].into_iter().filter(|id| !acting || closed(id)) {
         let call_id = call.to_owned();
         let output = ToolOutput::text("late");
@@ -140,7 +147,8 @@ fn replies(state: &State) -> Vec<Reply> {
         reply("wait", &[], StopReason::Pause),
         reply("", &[(&a, "look")], StopReason::ToolUse),
         reply("", &[(&a, "write"), (&b, "look")], StopReason::ToolUse),
-        reply("", &[(&a, "alone"), (&b, "missing")], StopReason::Stop),
+        reply("", &[(&a, "alone"), (&b, "look")], StopReason::ToolUse),
+        reply("", &[(&a, "missing")], StopReason::Stop),
         reply("", &[(&a, "write")], StopReason::Length),
         reply("", &[(&a, "look")], StopReason::Refusal),
         reply("", &[(&a, "look")], StopReason::Pause),

@@ -64,6 +64,7 @@ pub(crate) fn of_step(before: &State, input: &Input, records: &[Record], after: 
         );
     }
     if matches!(input, Input::Resume) {
+        assert!(after.epoch() > before.epoch(), "what was in flight before a crash is stale after it");
         for call in before.batch().into_iter().flat_map(|batch| &batch.calls) {
             let at_most_once = call.tool.is_some_and(|tool| tool.effect == EffectClass::AtMostOnce);
             let was_open = call.stage == CallStage::Open;
