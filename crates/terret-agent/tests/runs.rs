@@ -587,6 +587,18 @@ async fn the_same_call_over_and_over_is_warned_about_and_then_ends_the_run() {
 }
 
 #[tokio::test]
+async fn a_loop_of_calls_that_never_run_ends_the_run_too() {
+    let unknown = (1..20).map(|n| call(&format!("c{n}"), "nosuch", "{}"));
+    let paused = (1..20).map(|n| call(&format!("c{n}"), "add", "{}").stop(StopReason::Pause));
+    let rejected = (1..20).map(|n| call(&format!("c{n}"), "add", "{}"));
+    for replies in [unknown.collect::<Vec<_>>(), paused.collect(), rejected.collect()] {
+        let ran = run(replies).await;
+        assert_eq!(ran.outcome(), &out_of(Budget::Loop));
+        assert_eq!(ran.report().spent.model_calls, 8);
+    }
+}
+
+#[tokio::test]
 async fn other_arguments_are_not_the_same_call() {
     let replies = calls_for_ever().take(30).chain([ScriptedReply::text("done")]);
     assert_eq!(run(replies).await.outcome(), &Outcome::Completed);

@@ -75,6 +75,8 @@ impl Endpoint {
 fn without_key(text: &str, key: &str) -> String {
     /// Fewer characters of a key are no secret, and stand in many a text.
     const TELLING: usize = 6;
+    // Control characters that a printer leaves out must not hide one.
+    let text: String = text.chars().filter(|c| !c.is_control() || c.is_whitespace()).collect();
     let text = text.replace(key, "[key]");
     let cut = (TELLING..key.len()).rev().filter_map(|len| key.get(..len)).find(|start| text.ends_with(start));
     match cut.and_then(|start| text.strip_suffix(start)) {
@@ -326,10 +328,12 @@ mod tests {
         let key = "sk-SECRETKEY-123456";
         let base_url = BaseUrl::exact("https://api.example.com/v1").unwrap();
         let endpoint = Endpoint::new(base_url).with_auth(Auth::new(AuthScheme::Bearer, &key.into()));
-        let mut error = ModelError::new(ErrorKind::Auth, format!("bad key {key}, that is, sk-SECRETK")).with_code(key);
+        let mut error =
+            ModelError::new(ErrorKind::Auth, format!("bad key {key} or sk-SEC\u{0}RETKEY-123456, that is, sk-SECRETK"))
+                .with_code(key);
         error.request_id = Some(format!("req-{key}"));
         endpoint.redact(&mut error);
-        assert_eq!(error.message, "bad key [key], that is, [key]");
+        assert_eq!(error.message, "bad key [key] or [key], that is, [key]");
         assert_eq!((error.code.as_deref(), error.request_id.as_deref()), (Some("[key]"), Some("req-[key]")));
     }
 }

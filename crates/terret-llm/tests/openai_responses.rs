@@ -737,7 +737,7 @@ fn the_whole_body_in_its_order() {
     ));
     let key = "s".repeat(64);
     let expected = format!(
-        r#"{START}"instructions":"Be brief.","tools":[{{"type":"function","name":"f","description":"does f","parameters":{{"type":"object","properties":{{"b":{{"type":"string"}},"a":{{}}}}}},"strict":false}},{{"type":"function","name":"g","description":"does g","parameters":{{"type":"object","properties":{{}}}},"strict":false}},{{"type":"function","name":"h","description":"does h","parameters":{{"properties":{{}}}},"strict":false}}],"tool_choice":{{"type":"function","name":"f"}},"parallel_tool_calls":false,"reasoning":{{"effort":"low","summary":"auto"}},"text":{{"format":{{"type":"json_schema","name":"answer","schema":{{"type":"object"}},"strict":true}}}},"max_output_tokens":16,"temperature":0.7,"top_p":0.9,"prompt_cache_key":"{key}","prompt_cache_retention":"24h","input":[{HI}]}}"#
+        r#"{START}"instructions":"Be brief.","tools":[{{"type":"function","name":"f","description":"does f","parameters":{{"type":"object","properties":{{"b":{{"type":"string"}},"a":{{}}}}}},"strict":false}},{{"type":"function","name":"g","description":"does g","parameters":{{"type":"object","properties":{{}}}},"strict":false}},{{"type":"function","name":"h","description":"does h","parameters":{{"properties":{{}}}},"strict":false}}],"tool_choice":{{"type":"function","name":"f"}},"parallel_tool_calls":false,"reasoning":{{"effort":"low","summary":"auto"}},"text":{{"format":{{"type":"json_schema","name":"answer","schema":{{"type":"object"}},"strict":false}}}},"max_output_tokens":16,"temperature":0.7,"top_p":0.9,"prompt_cache_key":"{key}","prompt_cache_retention":"24h","input":[{HI}]}}"#
     );
     assert_eq!(body.unwrap(), expected);
 }

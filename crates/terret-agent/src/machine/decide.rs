@@ -166,9 +166,11 @@ impl Progress {
             (Stage::Failing(failure), _) => Some(ended(Outcome::Failed { failure: failure.clone() })),
             (Stage::Stopping(_), None) => None,
             (Stage::Stopping(_), Some(batch)) => batch.close_waiting(CANCELLED, at),
-            (Stage::Acting, Some(batch)) => {
-                batch.settle(run, at).or_else(|| batch.close_beyond_budget(run, at)).or_else(|| batch.open_next(run))
-            }
+            (Stage::Acting, Some(batch)) => batch
+                .end_loop(run)
+                .or_else(|| batch.settle(run, at))
+                .or_else(|| batch.close_beyond_budget(run, at))
+                .or_else(|| batch.open_next(run)),
             (Stage::Acting, None) => Some(self.next_turn(run)),
         }
     }
@@ -219,17 +221,20 @@ impl Batch {
         self.calls.iter().find(|call| call.is_waiting()).map(|it| error(it, why, at))
     }
 
+    /// Ends a loop before anything of its last reply is run, or so much as answered.
+    fn end_loop(&self, run: &RunState) -> Option<Record> {
+        let repeats = run.limits.repeats.is_some_and(|limit| run.repeats() >= limit.end.get());
+        let untouched = self.calls.iter().any(|call| matches!(call.stage, CallStage::Gating { .. }));
+        let loops = self.run == run.id && repeats && untouched && run.exceeded.is_none();
+        loops.then_some(Record::BudgetExceeded { budget: Budget::Loop })
+    }
+
     /// Once a budget is used up, what waits is closed; what runs may finish.
     fn close_beyond_budget(&self, run: &RunState, at: i64) -> Option<Record> {
         match run.exceeded {
             Some(Budget::Loop) => return self.close_waiting(REPEATED, at),
             Some(_) => return self.close_waiting(NO_BUDGET, at),
             None => {}
-        }
-        let repeats = run.limits.repeats.is_some_and(|limit| run.repeats() >= limit.end.get());
-        let untouched = self.calls.iter().any(|call| matches!(call.stage, CallStage::Gating { .. }));
-        if self.run == run.id && repeats && untouched {
-            return Some(Record::BudgetExceeded { budget: Budget::Loop });
         }
         let spent = run.limits.tool_calls.is_some_and(|limit| run.spent.tool_calls >= limit.get());
         let wanted = self.calls.iter().any(Call::is_waiting);

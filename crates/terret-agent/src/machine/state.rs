@@ -191,7 +191,8 @@ pub struct Limits {
     pub repeats: Option<LoopLimit>,
 }
 
-/// What to do with a model that makes the same calls, with the same arguments, reply after reply.
+/// What to do with a model that makes exactly the same calls, to the letter, reply after reply. Calls that alternate, or
+/// whose arguments are written differently, are not the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopLimit {
     /// From so many replies in a row on, the results carry a warning to the model.

@@ -1,6 +1,7 @@
 //! `terret "prompt"`: one prompt, run to its end.
 
 use std::io::{self, IsTerminal as _, Read as _};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,6 +26,9 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
         let prompt = tokio::select! {
             biased;
             exit = signals.stop() => return Err(Problem::new(exit, exit.reason())),
+            () = passed(args.timeout) => {
+                return Err(Problem::new(Exit::OutOfBudget, "the time is up before standard input has ended"));
+            }
             prompt = prompt(args.prompt.as_deref()) => prompt?,
         };
         let session = agent.session();
@@ -156,11 +160,22 @@ fn no_prompt() -> Problem {
     )
 }
 
+/// Waits for this many milliseconds, or for ever.
+async fn passed(time: Option<NonZeroU64>) {
+    match time {
+        Some(time) => tokio::time::sleep(Duration::from_millis(time.get())).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The most that is read from standard input, in bytes: no model takes more.
+const LONGEST_PROMPT: u64 = 64 << 20;
+
 /// All of standard input. A pipe that somebody forgot to close looks like a hang, so it is named after a while.
 async fn read_stdin() -> Result<Vec<u8>, Problem> {
     let mut reading = tokio::task::spawn_blocking(|| {
         let mut piped = Vec::new();
-        io::stdin().read_to_end(&mut piped).map(|_| piped)
+        io::stdin().take(LONGEST_PROMPT + 1).read_to_end(&mut piped).map(|_| piped)
     });
     let read = match tokio::time::timeout(Duration::from_secs(3), &mut reading).await {
         Ok(read) => read,
@@ -170,7 +185,11 @@ async fn read_stdin() -> Result<Vec<u8>, Problem> {
         }
     };
     let read = read.unwrap_or_else(|error| Err(io::Error::other(error)));
-    read.map_err(|error| Problem::usage(format!("can't read standard input: {error}")))
+    let piped = read.map_err(|error| Problem::usage(format!("can't read standard input: {error}")))?;
+    match piped.len() as u64 > LONGEST_PROMPT {
+        true => Err(Problem::usage(format!("standard input is longer than {} MiB", LONGEST_PROMPT >> 20))),
+        false => Ok(piped),
+    }
 }
 
 fn pick(tools: Vec<SharedTool>, names: Option<&[String]>) -> Result<Vec<SharedTool>, Problem> {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use terret::llm::wire::{ReplyReader, WireFormat, from_response};
-use terret::llm::{Draft, Failed, Message, ModelSpec, Request, StreamEvent};
+use terret::llm::{Draft, Failed, Message, ModelRef, ModelSpec, Overrides, Request, StreamEvent, resolve};
 
 use crate::exit::Exit;
 use crate::output;
@@ -16,7 +16,7 @@ use crate::output;
 pub(crate) enum Wire {
     /// Decode a recorded response body to the message (or the error) that it means, as JSON
     ///
-    /// Exits with 0 for a message, with 1 for {"error":…,"partial":…}, and with 2 if there is nothing to decode.
+    /// Exits with 0 for a message, with 1 for {"error":…,"partial":…}, and with 2 if the file can't be read.
     Decode(Decode),
     /// Encode a request to the exact body that a provider would be sent
     Encode(Encode),
@@ -128,9 +128,14 @@ fn run_encode(args: &Encode) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The model as a run would ask it, over this wire; with defaults, if its provider isn't known.
 fn spec(model: &str, format: &WireFormat) -> ModelSpec {
-    let (provider, id) = model.split_once('/').unwrap_or(("unknown", model));
-    ModelSpec::new(provider, id, format.clone())
+    let overrides = Overrides { wire: Some(format.clone()), api_key: Some("none".into()), ..Overrides::default() };
+    let known = model.parse::<ModelRef>().ok().and_then(|model| resolve(&model, &overrides, |_| None).ok());
+    known.map(|known| known.spec).unwrap_or_else(|| {
+        let (provider, id) = model.split_once('/').unwrap_or(("unknown", model));
+        ModelSpec::new(provider, id, format.clone())
+    })
 }
 
 fn read(file: Option<&PathBuf>) -> Result<Vec<u8>, String> {

@@ -235,6 +235,7 @@ pub(crate) fn failed_start(problem: &Problem) -> String {
         Exit::Usage => ("failed", "usage"),
         Exit::Authentication => ("failed", "auth"),
         Exit::Interrupted | Exit::Terminated => ("cancelled", "cancelled"),
+        Exit::OutOfBudget => ("outOfBudget", "time"),
         _ => ("failed", "start"),
     };
     let line = Line::Result(Box::new(ResultLine {

@@ -279,3 +279,9 @@ fn a_cost_that_can_not_be_known_can_not_be_limited() {
     let ran = Terret::scripted([json!({"text": "hi"})]).args(["--max-cost", "0.50"]).run().exits(2);
     assert!(ran.stderr.contains("the price of scripted/"), "{}", ran.stderr);
 }
+
+#[test]
+fn waiting_for_standard_input_is_a_part_of_the_time() {
+    let ran = Terret::scripted([json!({"text": "hi"})]).args(["--json", "--timeout", "300ms"]).stdin_stays_open().run();
+    assert_eq!(ran.exits(6).result()["error"]["kind"], "time");
+}

@@ -92,7 +92,7 @@ fn a_request_is_encoded_for_each_wire() {
     });
     for (wire, model, text, limit) in [
         ("anthropic-messages", "anthropic/claude", "/messages/0/content/0/text", "/max_tokens"),
-        ("openai-completions", "groq/llama", "/messages/1/content", "/max_tokens"),
+        ("openai-completions", "groq/llama", "/messages/1/content", "/max_completion_tokens"),
         ("openai-responses", "openai/gpt-5", "/input/0/content/0/text", "/max_output_tokens"),
         ("google-generative-ai", "google/gemini", "/contents/0/parts/0/text", "/generationConfig/maxOutputTokens"),
     ] {

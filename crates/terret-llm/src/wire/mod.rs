@@ -12,6 +12,8 @@ mod handoff;
 mod openai_completions;
 #[cfg(feature = "openai-responses")]
 mod openai_responses;
+#[cfg(any(feature = "openai-completions", feature = "openai-responses"))]
+mod openai_schemas;
 mod reader;
 
 use std::fmt;

@@ -112,12 +112,12 @@ async fn git_is_read_but_not_written_at_any_depth() {
 #[tokio::test]
 async fn the_embedder_opens_and_closes_further_places() {
     let change = |workspace: terret_tools::Workspace, around: &Path| {
-        for name in ["docs", "scratch", "work/settings"] {
+        for name in ["docs", "scratch", "project/settings"] {
             std::fs::create_dir(around.join(name)).unwrap();
             std::fs::write(around.join(name).join("file"), "text").unwrap();
         }
         let workspace = workspace.readable(around.join("docs")).unwrap().writable(around.join("scratch")).unwrap();
-        workspace.read_only(around.join("work/settings")).unwrap()
+        workspace.read_only(around.join("project/settings")).unwrap()
     };
     let project = Project::with(change, BashOptions::default());
     let write = |path: &str| json!({"path": path, "content": "new"});

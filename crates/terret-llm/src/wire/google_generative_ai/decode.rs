@@ -58,6 +58,9 @@ impl Decoder for GoogleDecoder {
     }
 
     fn body(&mut self, draft: &mut Draft, body: &str) -> Result<Stop, ModelError> {
+        if body.trim_start().starts_with('<') {
+            return Err(failure::not_json(body));
+        }
         self.read(draft, body)?;
         self.end(draft)
     }

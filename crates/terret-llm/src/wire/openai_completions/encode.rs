@@ -3,16 +3,15 @@
 //! `messages` stands last, and what becomes of a message depends on nothing after it, cache marks aside: the body up to
 //! its last message is a prefix of the next request's.
 
+use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::messages::{CacheControl, System};
 use crate::model::{Compat, ModelSpec, SchemaSupport, ThinkingSwitch};
 use crate::request::{CacheRetention, Effort, OutputSchema, Request, ToolChoice, ToolSpec};
 use crate::transcript::RawJson;
 use crate::wire::body::Head;
+use crate::wire::openai_schemas::{self as schemas, Parameters};
 use crate::wire::{EncodeError, WireFormat};
 
 /// OpenAI refuses longer cache keys, in characters.
@@ -167,28 +166,6 @@ struct FunctionSpec<'a> {
     parameters: Parameters<'a>,
 }
 
-/// An object's schema, which OpenAI refuses without `properties`.
-struct Parameters<'a>(&'a RawJson);
-
-impl Serialize for Parameters<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Deserialize)]
-        struct Schema<'a> {
-            #[serde(borrow)]
-            properties: Option<&'a RawValue>,
-        }
-        let json = self.0.as_str().trim_end();
-        let lacks_properties = serde_json::from_str::<Schema<'_>>(json).is_ok_and(|schema| schema.properties.is_none());
-        if let Some(fields) = json.strip_suffix('}').filter(|_| lacks_properties) {
-            let comma = if fields.trim_end().ends_with('{') { "" } else { "," };
-            if let Ok(complete) = RawJson::parse(&format!("{fields}{comma}\"properties\":{{}}}}")) {
-                return complete.serialize(serializer);
-            }
-        }
-        self.0.serialize(serializer)
-    }
-}
-
 struct Choice<'a>(&'a ToolChoice);
 
 impl Serialize for Choice<'_> {
@@ -222,34 +199,10 @@ impl Serialize for Format<'_> {
             schema: &'a RawJson,
         }
         let OutputSchema { name, schema } = self.schema;
-        let strict = self.compat.output_schema == SchemaSupport::Strict
-            && schema.to_value().is_ok_and(|schema| is_strict(&schema));
+        let strict = self.compat.output_schema == SchemaSupport::Strict && schemas::is_strict(schema);
         let mut format = serializer.serialize_map(Some(2))?;
         format.serialize_entry("type", "json_schema")?;
         format.serialize_entry("json_schema", &JsonSchema { name, strict, schema })?;
         format.end()
     }
-}
-
-/// Whether OpenAI takes a schema as a strict one, which the reply is sure to satisfy: every object requires all of its
-/// properties and forbids others. Of
-/// [Structured Outputs](https://platform.openai.com/docs/guides/structured-outputs#supported-schemas).
-fn is_strict(schema: &Value) -> bool {
-    let Value::Object(fields) = schema else { return true };
-    if ["allOf", "oneOf", "not", "if", "then", "else", "patternProperties", "dependentRequired", "dependentSchemas"]
-        .iter()
-        .any(|unsupported| fields.contains_key(*unsupported))
-    {
-        return false;
-    }
-    let properties = fields.get("properties").and_then(Value::as_object);
-    let is_object = properties.is_some() || fields.get("type").is_some_and(|kind| kind == "object");
-    let required = fields.get("required").and_then(Value::as_array);
-    let requires = |name: &String| required.is_some_and(|list| list.iter().any(|required| required == name));
-    let is_closed = fields.get("additionalProperties") == Some(&Value::Bool(false))
-        && properties.is_none_or(|properties| properties.keys().all(requires));
-    let maps = ["properties", "$defs", "definitions"].into_iter().filter_map(|key| fields.get(key)?.as_object());
-    let lists = fields.get("anyOf").and_then(Value::as_array).into_iter().flatten();
-    let mut below = maps.flat_map(|map| map.values()).chain(lists).chain(fields.get("items"));
-    (!is_object || is_closed) && below.all(is_strict)
 }

@@ -17,6 +17,7 @@ use crate::request::{CacheRetention, Effort, Options, Request, ToolChoice, ToolS
 use crate::transcript::{AssistantMessage, Block, Content, Image, Message, RawJson, Text, ToolCall};
 use crate::wire::body::{Head, MessageList};
 use crate::wire::handoff::Group;
+use crate::wire::openai_schemas::{self as schemas, Parameters};
 use crate::wire::{EncodeError, WireFormat};
 
 pub(super) fn head(model: &ModelSpec, request: &Request) -> Result<Head, EncodeError> {
@@ -55,7 +56,12 @@ pub(super) fn head(model: &ModelSpec, request: &Request) -> Result<Head, EncodeE
         parallel_tool_calls: *parallel_tool_calls,
         reasoning: model.effort_to_send(*effort)?.map(Reasoning::from),
         text: output_schema.as_ref().map(|schema| TextFormat {
-            format: Format { kind: "json_schema", name: &schema.name, schema: &schema.schema, strict: true },
+            format: Format {
+                kind: "json_schema",
+                name: &schema.name,
+                schema: &schema.schema,
+                strict: schemas::is_strict(&schema.schema),
+            },
         }),
         max_output_tokens: max_output_tokens.map(|limit| limit.max(LEAST_OUTPUT)),
         temperature: *temperature,
@@ -130,29 +136,6 @@ impl<'a> From<&'a ToolSpec> for Tool<'a> {
     fn from(tool: &'a ToolSpec) -> Self {
         let ToolSpec { name, description, parameters } = tool;
         Self { kind: "function", name, description, parameters: Parameters(parameters), strict: false }
-    }
-}
-
-/// A schema as OpenAI takes it: an object's schema has to have `properties`, even if there are none.
-struct Parameters<'a>(&'a RawJson);
-
-impl Serialize for Parameters<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Deserialize)]
-        struct Schema<'a> {
-            #[serde(borrow)]
-            properties: Option<&'a RawValue>,
-        }
-        let schema = self.0.as_str();
-        let lacks = serde_json::from_str::<Schema<'_>>(schema).is_ok_and(|schema| schema.properties.is_none());
-        match schema.strip_suffix('}').map(str::trim_end) {
-            Some(start) if lacks => {
-                let comma = if start == "{" { "" } else { "," };
-                RawJson::parse(&format!("{start}{comma}\"properties\":{{}}}}")).unwrap_or_else(|_| self.0.clone())
-            }
-            _ => self.0.clone(),
-        }
-        .serialize(serializer)
     }
 }
 
