@@ -306,7 +306,7 @@ fn all_kinds() -> Vec<Record> {
         Block::Thinking(Thinking { thinking: String::new(), signature: signed.clone(), redacted: true }),
         Block::Text(Text { text: "so".into(), signature: signed, annotations: Some(raw(r#"[{"url":"\ud83d"}]"#)) }),
         Block::Image(image),
-        Block::Opaque(Opaque { wire: WireFormat::AnthropicMessages, raw: raw(r#"{"type":"x","n":1.0e+2}"#) }),
+        Block::Opaque(Opaque { wire: WireFormat::from("some-wire"), raw: raw(r#"{"type":"x","n":1.0e+2}"#) }),
     ]));
     records
 }
@@ -332,9 +332,9 @@ fn returned(content: Vec<Content>, details: Option<String>) -> Record {
 fn replied(content: Vec<Block>) -> Record {
     let reply = AssistantMessage {
         content,
-        provider: "anthropic".into(),
+        provider: "somebody".into(),
         model: "m\u{0}".into(),
-        wire: WireFormat::AnthropicMessages,
+        wire: WireFormat::from("some-wire"),
         stop_reason: StopReason::ToolUse,
         raw_stop_reason: Some("tool_use".into()),
         usage: Usage::default(),

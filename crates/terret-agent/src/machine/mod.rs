@@ -17,9 +17,9 @@
 //! | ready | prompt | run started; message admitted | call the model |
 //! | ready, calls of an earlier run open | prompt | run started; message queued; each open call settled | when all are closed: deliver, call the model |
 //! | calling | replied, no tool calls | reply accepted | complete; or deliver a queued message and call again |
-//! | calling | replied, reason `pause` | reply accepted | call again |
+//! | calling | replied, no tool calls, reason `pause` | reply accepted | call again |
 //! | calling | replied, tool calls | reply accepted, before any tool starts | gate each known call; close unknown ones |
-//! | calling | replied, tool calls, reason `length` | reply accepted; every call closed as not executed | call again |
+//! | calling | replied, tool calls, reason `length` or `pause` | reply accepted; every call closed as not executed | call again |
 //! | calling | replied, reason `refusal` | reply accepted; every call closed as not executed | fail |
 //! | calling | replied, an empty or used call id, no content, `toolUse` without calls | attempt failed | fail |
 //! | calling | failed | attempt failed | fail |
