@@ -23,9 +23,7 @@ use crate::gate::{AllowAll, Gate};
 use crate::hooks::{HookList, Hooks};
 use crate::journal::{Journal, JournalError, MemoryJournal, SessionId, fold};
 use crate::limit::Spill;
-use crate::machine::{
-    Answer, CompactionLimits, Failure, Input, Limits, Outcome, Prompt, QueueKind, RunId, Spent, Task,
-};
+use crate::machine::{Answer, Failure, Input, Limits, Outcome, Prompt, QueueKind, RunId, Spent, Task};
 use crate::review::{Reviewer, TypedRun};
 use crate::tool::{SharedTool, Tool, ToolSet, ToolSetError};
 
@@ -58,8 +56,6 @@ pub struct AgentBuilder {
     tools: Vec<SharedTool>,
     model_calls: Option<u32>,
     parallel_tools: Option<u32>,
-    /// Whether compaction goes by the model's window.
-    windowed: bool,
 }
 
 /// Why an agent can't be put together.
@@ -96,7 +92,6 @@ impl Agent {
             tools: Vec::new(),
             model_calls: None,
             parallel_tools: None,
-            windowed: true,
         }
     }
 
@@ -187,12 +182,10 @@ impl AgentBuilder {
         self
     }
 
-    /// What a run may spend, and how hard it tries; also when it compacts, which otherwise goes by the smallest window of
-    /// the models. [`max_model_calls`](Self::max_model_calls) and
+    /// What a run may spend, and how hard it tries. [`max_model_calls`](Self::max_model_calls) and
     /// [`max_parallel_tools`](Self::max_parallel_tools) win over it.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.parts.limits = limits;
-        self.windowed = false;
         self
     }
 
@@ -271,10 +264,10 @@ impl AgentBuilder {
 
     /// Checks everything.
     pub fn build(self) -> Result<Agent, AgentError> {
-        let Self { mut parts, tools, model_calls, parallel_tools, windowed } = self;
-        if windowed {
-            let windows = parts.models.iter().map(|model| model.spec().context_window.map(u64::from));
-            parts.limits.compaction = Some(CompactionLimits::for_window(windows.flatten().min()));
+        let Self { mut parts, tools, model_calls, parallel_tools } = self;
+        let windows = parts.models.iter().filter_map(|model| model.spec().context_window);
+        if let (Some(limits), Some(window)) = (&mut parts.limits.compaction, windows.min()) {
+            limits.fit(window.into());
         }
         parts.tools = ToolSet::new(tools)?;
         let limit = |of, limit: &mut NonZeroU32, wanted: Option<u32>| match wanted.map(NonZeroU32::new) {
@@ -362,7 +355,8 @@ impl Session {
         let reins = Reins { publisher, inbox, cancel, reviewer };
         let running = async move {
             let log = session.log.lock_owned().await;
-            let report = Driver::new(session.agent, session.journal, session.id, log, reins).run(prompt).await;
+            let report =
+                Driver::new(session.agent, session.journal, session.id, log, reins).run(Box::new(prompt)).await;
             trace::run_ended(&tracing::Span::current(), &report);
             let _ = done.send(report);
         };
@@ -456,7 +450,7 @@ impl Drop for Run {
 /// Steers and cancels a run. Cheap to clone; holding one doesn't keep the run alive.
 #[derive(Clone)]
 pub struct RunHandle {
-    commands: mpsc::UnboundedSender<Input>,
+    commands: mpsc::UnboundedSender<Box<Input>>,
     cancel: Cancel,
     subscriber: Subscriber,
 }
@@ -475,26 +469,26 @@ impl RunHandle {
     /// Says something to the model now: the model call and the tools are stopped, and the run goes on with this. What was
     /// stopped half way is settled as after a crash, and the model is told. False if the run has ended.
     pub fn interrupt(&self, prompt: impl Into<UserPrompt>) -> bool {
-        self.commands.send(Input::Interrupt { message: prompt.into().now() }).is_ok()
+        self.send(Input::Interrupt { message: prompt.into().now() })
     }
 
     /// Takes back a message that waits ([`Event::Queued`]); [`Event::Withdrawn`] hands it back. Nothing happens when it
     /// has been delivered. False if the run has ended.
     pub fn withdraw(&self, id: u64) -> bool {
-        self.commands.send(Input::Withdraw { id }).is_ok()
+        self.send(Input::Withdraw { id })
     }
 
     /// Changes a message that waits; it keeps its place. Nothing happens when it has been delivered. False if the run has
     /// ended.
     pub fn requeue(&self, id: u64, prompt: impl Into<UserPrompt>) -> bool {
-        self.commands.send(Input::Requeue { id, message: prompt.into().now() }).is_ok()
+        self.send(Input::Requeue { id, message: prompt.into().now() })
     }
 
     /// Answers a question ([`Event::Asked`]). An answer to another call, or to other arguments, changes nothing. False
     /// if the run has ended.
     pub fn answer(&self, call_id: impl Into<String>, digest: impl Into<String>, answer: Answer) -> bool {
         let (call_id, digest) = (call_id.into(), digest.into());
-        self.commands.send(Input::Answered { call_id, digest, answer }).is_ok()
+        self.send(Input::Answered { call_id, digest, answer })
     }
 
     /// Ends the run: the model call and the tools are stopped. The first reason counts.
@@ -507,8 +501,12 @@ impl RunHandle {
         self.subscriber.subscribe()
     }
 
+    fn send(&self, input: Input) -> bool {
+        self.commands.send(Box::new(input)).is_ok()
+    }
+
     fn queue(&self, kind: QueueKind, prompt: UserPrompt) -> bool {
-        self.commands.send(Input::Queue { kind, message: prompt.now() }).is_ok()
+        self.send(Input::Queue { kind, message: prompt.now() })
     }
 }
 

@@ -190,6 +190,8 @@ impl Events {
             Some(event) => Poll::Ready(Some(event)),
             None if unread.ended => Poll::Ready(None),
             None => {
+                // Who waits, waits long: without room for events that may come.
+                unread.events = VecDeque::new();
                 unread.waker = Some(cx.waker().clone());
                 Poll::Pending
             }

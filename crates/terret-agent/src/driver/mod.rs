@@ -68,7 +68,7 @@ pub(crate) struct Driver {
     session: SessionId,
     log: OwnedMutexGuard<Log>,
     publisher: Publisher,
-    inbox: mpsc::UnboundedReceiver<Input>,
+    inbox: Inbox,
     cancel: Cancel,
     cancel_seen: bool,
     reviewer: Reviewer,
@@ -86,15 +86,19 @@ pub(crate) struct Driver {
     clock: Clock,
     /// Arguments that were validated for the gate, kept for the tool.
     validated: HashMap<String, Value>,
-    progress: (mpsc::Sender<Progress>, mpsc::Receiver<Progress>),
+    /// Where tools tell how they are getting on; there once a tool has started.
+    progress: Option<(mpsc::Sender<Progress>, mpsc::Receiver<Progress>)>,
     /// The run's spending and undelivered messages, kept across its end.
     ending: Option<Report>,
 }
 
+/// What people say to a run. Boxed, because a channel has room for many from the start.
+pub(crate) type Inbox = mpsc::UnboundedReceiver<Box<Input>>;
+
 /// What a run is driven with.
 pub(crate) struct Reins {
     pub(crate) publisher: Publisher,
-    pub(crate) inbox: mpsc::UnboundedReceiver<Input>,
+    pub(crate) inbox: Inbox,
     pub(crate) cancel: Cancel,
     pub(crate) reviewer: Reviewer,
 }
@@ -130,7 +134,7 @@ impl Driver {
             wake: None,
             clock: Clock::new(),
             validated: HashMap::new(),
-            progress: mpsc::channel(256),
+            progress: None,
             ending: None,
         }
     }
@@ -139,31 +143,31 @@ impl Driver {
     ///
     /// A session whose last run was interrupted goes on with that one, and takes the prompt as steering. Where that run
     /// only had to end, the prompt starts its own.
-    pub(crate) async fn run(mut self, mut prompt: Prompt) -> Report {
+    pub(crate) async fn run(mut self, mut prompt: Box<Prompt>) -> Report {
         prompt.exceeded = self.agent.0.shared.iter().find_map(|budget| budget.exhausted());
         let interrupted = self.log.state.run().is_some();
         let (mut next, mut prompt) = match interrupted {
-            false => (Some(Input::Prompt(prompt)), None),
-            true => (Some(Input::Resume), prompt.message.is_some().then_some(prompt)),
+            false => (Some(Box::new(Input::Prompt(*prompt))), None),
+            true => (Some(Box::new(Input::Resume)), prompt.message.is_some().then_some(prompt)),
         };
         let report = loop {
             let input = match next.take() {
-                Some(input) => input,
+                Some(input) => *input,
                 None => self.next_input().await,
             };
             if let Err(NotDurable(error)) = self.step(input).await {
-                self.stop_everything().await;
+                Box::pin(self.stop_everything()).await;
                 let outcome = Outcome::Failed { failure: Failure::Journal(error) };
                 break self.report(outcome);
             }
             if let Some(report) = self.ending.take() {
                 match prompt.take() {
-                    Some(prompt) => next = Some(Input::Prompt(prompt)),
+                    Some(prompt) => next = Some(Box::new(Input::Prompt(*prompt))),
                     None => break report,
                 }
             } else if !self.is_stopping() {
                 let message = prompt.take().and_then(|prompt| prompt.message);
-                next = message.map(|message| Input::Queue { kind: QueueKind::Steering, message });
+                next = message.map(|message| Box::new(Input::Queue { kind: QueueKind::Steering, message }));
             }
             // Whoever was just told something may cancel before anything further starts.
             tokio::task::yield_now().await;
@@ -296,7 +300,8 @@ impl Driver {
     /// Waits for what happens next. A cancel comes first, then what people say, then what has finished.
     async fn next_input(&mut self) -> Input {
         if self.is_stopping() {
-            return self.stop_everything().await;
+            // Boxed, because every waiting run would hold the room for it.
+            return Box::pin(self.stop_everything()).await;
         }
         loop {
             tokio::select! {
@@ -305,12 +310,12 @@ impl Driver {
                     self.cancel_seen = true;
                     return Input::Cancel { reason: self.cancel.reason() };
                 }
-                Some(input) = self.inbox.recv() => return input,
+                Some(input) = self.inbox.recv() => return *input,
                 () = until(self.wake) => {
                     self.wake = None;
                     return Input::Wake;
                 }
-                Some((call_id, text)) = self.progress.1.recv() => {
+                Some((call_id, text)) = next_of(&mut self.progress) => {
                     self.publisher.publish(&Event::ToolProgress { call_id, text });
                 }
                 Some(input) = ModelCall::next_input(&mut self.call, &self.publisher) => {
@@ -376,10 +381,15 @@ impl Driver {
     fn with_late_messages(&mut self, mut report: Report) -> Report {
         self.inbox.close();
         while let Ok(input) = self.inbox.try_recv() {
-            if let Input::Queue { message, .. } | Input::Interrupt { message } = input {
+            if let Input::Queue { message, .. } | Input::Interrupt { message } = *input {
                 report.undelivered.push(Arc::new(message.into()));
             }
         }
         report
     }
+}
+
+/// What a tool tells next. `None` as long as none has started.
+async fn next_of(progress: &mut Option<(mpsc::Sender<Progress>, mpsc::Receiver<Progress>)>) -> Option<Progress> {
+    progress.as_mut()?.1.recv().await
 }

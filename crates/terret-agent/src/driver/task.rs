@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use terret_llm::{Message, Money, ToolCall, Usage};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -95,7 +96,8 @@ impl Driver {
             Work::Gate(call) => self.tasks.spawn(async move { gate(&agent, &call, false).await }),
             Work::Tool { call, key } => {
                 self.publisher.publish(&Event::ToolStarted { call: Arc::new(call.clone()) });
-                let progress = ProgressSender::new(call.id.clone(), self.progress.0.clone());
+                let (sender, _) = self.progress.get_or_insert_with(|| mpsc::channel(256));
+                let progress = ProgressSender::new(call.id.clone(), sender.clone());
                 let context = ToolContext { call_id: call.id.clone(), idempotency_key: key, cancel, progress };
                 let validated = self.validated.remove(&call.id);
                 let span = trace::tool(&call);

@@ -73,8 +73,8 @@ pub struct RetryLimits {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CompactionLimits {
-    /// What fits into the model. Where it isn't known, the transcript is summarised only when the provider says that it
-    /// has become too long.
+    /// What fits into the model; by default the smallest window of the agent's models. Where none is known, the transcript
+    /// is summarised only when the provider says that it has become too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
     /// What is left free for the reply: from `window - reserve` on, the transcript is summarised before the next call.
@@ -89,6 +89,14 @@ impl CompactionLimits {
     pub fn for_window(window: Option<u64>) -> Self {
         let fifth = window.map_or(u64::MAX, |window| window / 5);
         Self { window, reserve: fifth.min(16_384), keep: fifth.min(20_000) }
+    }
+
+    /// Takes a model's window, unless there is one.
+    pub(crate) fn fit(&mut self, window: u64) {
+        if self.window.is_none() {
+            let Self { reserve, keep, .. } = *self;
+            *self = Self { window: Some(window), reserve: reserve.min(window / 5), keep: keep.min(window / 5) };
+        }
     }
 }
 
