@@ -131,7 +131,7 @@ impl SseParser {
 }
 
 /// The event at the beginning, and what follows it, if it is whole and of the usual form: a line of `event:` or none, one
-/// of `data:`, a blank line, all ended by LF. Nothing of such an event has to be copied.
+/// of `data:`, a blank line, none of them ended by a lone CR. Nothing of such an event has to be copied.
 fn usual_event(bytes: &[u8]) -> Option<(SseEvent<'_>, &[u8])> {
     let (mut line, mut rest) = usual_line(bytes)?;
     let mut name = None;
@@ -140,13 +140,13 @@ fn usual_event(bytes: &[u8]) -> Option<(SseEvent<'_>, &[u8])> {
         (line, rest) = usual_line(rest)?;
     }
     let data = value(line, b"data:")?;
-    let rest = rest.strip_prefix(b"\n")?;
-    Some((SseEvent { name: text(name.unwrap_or_default()), data: text(data) }, rest))
+    let (blank, rest) = usual_line(rest)?;
+    blank.is_empty().then(|| (SseEvent { name: text(name.unwrap_or_default()), data: text(data) }, rest))
 }
 
 fn usual_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (line, rest) = bytes.split_at_checked(memchr::memchr2(b'\n', b'\r', bytes)?)?;
-    Some((line, rest.strip_prefix(b"\n")?))
+    Some((line, rest.strip_prefix(b"\n").or_else(|| rest.strip_prefix(b"\r\n"))?))
 }
 
 fn value<'a>(line: &'a [u8], field: &[u8]) -> Option<&'a [u8]> {
