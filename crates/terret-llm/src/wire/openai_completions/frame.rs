@@ -10,7 +10,7 @@ use serde::de::MapAccess;
 use serde_json::value::RawValue;
 
 use crate::lossy::Fragment;
-use crate::wire::lax::{Field, Lax, lax, lax_objects};
+use crate::wire::lax::{Field, Lax, lax};
 
 #[derive(Default, Deserialize)]
 pub(super) struct Frame<'a> {
@@ -274,6 +274,17 @@ pub(super) struct TokenDetails {
 pub(super) struct BaseResp {
     #[serde(deserialize_with = "lax")]
     pub(super) status_code: bool,
+}
+
+/// Implements [`Lax`] for structs that derive `Deserialize`: an object is read, another shape is the default.
+macro_rules! lax_objects {
+    ($($name:ty),*) => {$(
+        impl<'de> Lax<'de> for $name {
+            fn object<A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
+                Self::deserialize(serde::de::value::MapAccessDeserializer::new(object))
+            }
+        }
+    )*};
 }
 
 lax_objects!(
