@@ -114,6 +114,17 @@ async fn a_connection_that_the_server_has_closed_is_not_used_again() {
 }
 
 #[tokio::test]
+async fn a_body_may_end_with_its_connection() {
+    let server = Server::answering([(); 4].map(|()| Answer::unframed(&[HE, LLO, STOP, END]))).await;
+    for model in near_and_far(&server) {
+        for _ in 0..2 {
+            assert_eq!(call(&model).await.unwrap().message().text(), "hello");
+        }
+    }
+    assert_eq!(server.connections(), 4);
+}
+
+#[tokio::test]
 async fn what_has_arrived_comes_in_one_piece() {
     let answer = Answer::events(&[HE; 50]).at_once();
     let server = Server::answering([answer]).await;

@@ -44,6 +44,12 @@ impl Answer {
         Self { pieces, then: Then::KeepOpen }
     }
 
+    /// A stream of events that ends with the connection, as HTTP/1.0 has it.
+    pub(crate) fn unframed(events: &[&str]) -> Self {
+        let head = head("200 OK", &["content-type: text/event-stream"], "connection: close");
+        Self { pieces: vec![head, events.concat().into()], then: Then::Close }
+    }
+
     /// … in one write.
     pub(crate) fn at_once(self) -> Self {
         Self { pieces: vec![self.pieces.concat()], ..self }
