@@ -5,8 +5,12 @@
 //! delta's text. The server is a thread that writes each event as an HTTP chunk of its own, as fast as the socket takes
 //! it. Only the CPU time of the client's thread counts.
 //!
+//! What else the machine does slows whatever runs at the moment. So the three are measured in turns, one answer each,
+//! and compared within a round, whose measurements are milliseconds apart: a ratio is the median of the rounds' ratios,
+//! and beside it stands how far the middle half of them spreads. A time is the median of the rounds' times.
+//!
 //! `cargo bench -p terret-llm --bench stream`, with `-- NAME` for the wires whose names contain `NAME`; the environment
-//! variable `ROUNDS` is the number of measurements that each figure is the least of.
+//! variable `ROUNDS` is the number of rounds.
 
 #![allow(
     clippy::indexing_slicing,
@@ -41,8 +45,7 @@ const WIRES: [WireFormat; 4] = [
     WireFormat::GoogleGenerativeAi,
 ];
 
-/// Each figure is the least of so many measurements: whatever else the machine does only ever adds.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 31;
 
 fn main() {
     let rounds = std::env::var("ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
@@ -51,28 +54,42 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = Client { address, transport: Arc::new(HttpTransport::new()), rounds };
     println!(
-        "{:<21} {:<9} {:>7} {:>11} {:>11} {:>11} {:>8} {:>8}",
-        "", "", "deltas", "(a) lines", "(b) parse", "terret", "to (a)", "to (b)"
+        "{:<31} {:>8} {:>9} {:>9} {:>7}   to (a)              to (b)",
+        "µs CPU per delta", "deltas", "(a) lines", "(b) parse", "terret"
     );
-    println!("{:<21} {:<9} {:>7} {:>11} {:>11} {:>11}", "", "", "", "µs/delta", "µs/delta", "µs/delta");
     for (kind, short, long) in [(Kind::Text, 5_000, 50_000), (Kind::Arguments, 2_000, 20_000)] {
         for wire in WIRES.iter().filter(|wire| wire.as_str().contains(&wanted)) {
-            let mut per_delta = Vec::new();
-            for deltas in [short, long] {
-                let [lines, parse, ours] = runtime.block_on(client.measure(&Case { wire: wire.clone(), kind, deltas }));
+            let per_delta = [short, long].map(|deltas| {
+                let rounds = runtime.block_on(client.measure(&Case { wire: wire.clone(), kind, deltas }));
+                let [lines, parse, ours] = [0, 1, 2].map(|which| median(rounds.iter().map(|times| times[which])));
                 println!(
-                    "{:<21} {:<9} {deltas:>7} {lines:>11.3} {parse:>11.3} {ours:>11.3} {:>8.2} {:>8.2}",
+                    "{:<21} {:<9} {deltas:>8} {lines:>9.3} {parse:>9.3} {ours:>7.3}   {:<19} {}",
                     wire.to_string(),
                     kind.name(),
-                    ours / lines,
-                    ours / parse
+                    spread(rounds.iter().map(|[lines, _, ours]| ours / lines)),
+                    spread(rounds.iter().map(|[_, parse, ours]| ours / parse)),
                 );
-                per_delta.push(ours);
-            }
-            let growth = per_delta[1] / per_delta[0];
-            println!("{:<21} {:<9} a delta of {long} costs {growth:.2} times one of {short}", "", "");
+                ours
+            });
+            println!("{:<21} a delta of {long} costs {:.2} times one of {short}", "", per_delta[1] / per_delta[0]);
         }
     }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    quartiles(values)[1]
+}
+
+/// The median, and where the middle half lies.
+fn spread(values: impl Iterator<Item = f64>) -> String {
+    let [low, median, high] = quartiles(values);
+    format!("{median:.2} ({low:.2}–{high:.2})")
+}
+
+fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
 }
 
 struct Client {
@@ -114,16 +131,14 @@ impl Case {
 }
 
 impl Client {
-    /// The least µs per delta of (a), (b) and ours, measured in turns.
-    async fn measure(&self, case: &Case) -> [f64; 3] {
-        let mut least = [f64::INFINITY; 3];
+    /// The µs per delta of (a), (b) and ours, round by round.
+    async fn measure(&self, case: &Case) -> Vec<[f64; 3]> {
+        let mut rounds = Vec::new();
         for _ in 0..self.rounds {
             let times = [self.lines(case).await, self.parse(case).await, self.ours(case).await];
-            for (least, time) in least.iter_mut().zip(times) {
-                *least = least.min(time.as_secs_f64() * 1e6 / case.deltas as f64);
-            }
+            rounds.push(times.map(|time| time.as_secs_f64() * 1e6 / case.deltas as f64));
         }
-        least
+        rounds
     }
 
     async fn ours(&self, case: &Case) -> Duration {

@@ -35,11 +35,15 @@ impl SseParser {
 
     /// Takes the next bytes and hands each event that they complete to `on_event`, until it returns `false`.
     pub fn push(&mut self, mut bytes: &[u8], mut on_event: impl FnMut(SseEvent<'_>) -> bool) {
+        // The events of a piece are checked all at once. What stands behind broken UTF-8 takes the longer way below.
+        let (length, valid) = (bytes.len(), valid_start(bytes));
         loop {
+            let mut text = valid.get(length - bytes.len()..).unwrap_or_default();
             while self.is_between_events()
-                && let Some((event, rest)) = usual_event(bytes)
+                && let Some((event, rest)) = usual_event(text)
             {
-                bytes = rest;
+                bytes = bytes.get(text.len() - rest.len()..).unwrap_or_default();
+                text = rest;
                 if !on_event(event) {
                     return;
                 }
@@ -99,7 +103,8 @@ impl SseParser {
         let (field, value) = match memchr::memchr(b':', line) {
             Some(colon) => {
                 let (field, rest) = line.split_at(colon);
-                (field, value(rest, b":").unwrap_or_default())
+                let value = rest.strip_prefix(b":").unwrap_or_default();
+                (field, value.strip_prefix(b" ").unwrap_or(value))
             }
             None => (line, &[][..]),
         };
@@ -131,27 +136,32 @@ impl SseParser {
 }
 
 /// The event at the beginning, and what follows it, if it is whole and of the usual form: a line of `event:` or none, one
-/// of `data:`, a blank line, all ended by LF. Nothing of such an event has to be copied.
-fn usual_event(bytes: &[u8]) -> Option<(SseEvent<'_>, &[u8])> {
-    let (mut line, mut rest) = usual_line(bytes)?;
-    let mut name = None;
-    if line.starts_with(b"event:") {
-        name = Some(value(line, b"event:")?);
+/// of `data:`, a blank line, none of them ended by a lone CR. Nothing of such an event has to be copied.
+fn usual_event(text: &str) -> Option<(SseEvent<'_>, &str)> {
+    let (mut line, mut rest) = usual_line(text)?;
+    let mut name = "";
+    if let Some(rest_of_line) = line.strip_prefix("event:") {
+        name = without_space(rest_of_line);
         (line, rest) = usual_line(rest)?;
     }
-    let data = value(line, b"data:")?;
-    let rest = rest.strip_prefix(b"\n")?;
-    Some((SseEvent { name: text(name.unwrap_or_default()), data: text(data) }, rest))
+    let data = without_space(line.strip_prefix("data:")?);
+    let (blank, rest) = usual_line(rest)?;
+    blank.is_empty().then_some((SseEvent { name: name.into(), data: data.into() }, rest))
 }
 
-fn usual_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (line, rest) = bytes.split_at_checked(memchr::memchr2(b'\n', b'\r', bytes)?)?;
-    Some((line, rest.strip_prefix(b"\n")?))
+fn usual_line(text: &str) -> Option<(&str, &str)> {
+    let (line, rest) = text.split_at_checked(memchr::memchr2(b'\n', b'\r', text.as_bytes())?)?;
+    Some((line, rest.strip_prefix('\n').or_else(|| rest.strip_prefix("\r\n"))?))
 }
 
-fn value<'a>(line: &'a [u8], field: &[u8]) -> Option<&'a [u8]> {
-    let value = line.strip_prefix(field)?;
-    Some(value.strip_prefix(b" ").unwrap_or(value))
+fn without_space(value: &str) -> &str {
+    value.strip_prefix(' ').unwrap_or(value)
+}
+
+/// The bytes as text, up to the first that is no UTF-8.
+fn valid_start(bytes: &[u8]) -> &str {
+    let valid = std::str::from_utf8(bytes).map_err(|error| bytes.get(..error.valid_up_to()));
+    valid.unwrap_or_else(|valid| std::str::from_utf8(valid.unwrap_or_default()).unwrap_or_default())
 }
 
 /// `String::from_utf8_lossy`, several times as fast for what is UTF-8.
@@ -212,5 +222,7 @@ mod tests {
     #[test]
     fn broken_utf8_becomes_replacement_characters() {
         assert_eq!(events(&[b"data: a\xff", b"b\n\n"]), [event("", "a\u{FFFD}b")]);
+        let broken_in_the_middle = b"data: a\n\ndata: b\xff\n\ndata: \xc3\xa9\n\n";
+        assert_eq!(events(&[broken_in_the_middle]), [event("", "a"), event("", "b\u{FFFD}"), event("", "\u{e9}")]);
     }
 }

@@ -1,5 +1,5 @@
-//! A server on a loopback port that writes each event of an answer as an HTTP chunk of its own, as fast as the socket
-//! takes it. What it answers stands in the path: `/WIRE/KIND/DELTAS/…`.
+//! A server on a loopback port that writes each event of an answer as an HTTP chunk of its own, and all of them as fast
+//! as the socket takes them: many to a write, so that how much a read finds doesn't depend on how fast the reader is. What it answers stands in the path: `/WIRE/KIND/DELTAS/…`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -93,8 +93,9 @@ fn answer(stream: &mut TcpStream, wire: &WireFormat, kind: Kind, deltas: usize) 
     let chunk = |event: &str| format!("{:x}\r\n{event}\r\n", event.len());
     stream.write_all(chunk(&begin).as_bytes())?;
     let delta = chunk(&delta);
-    for _ in 0..deltas {
-        stream.write_all(delta.as_bytes())?;
+    let together = 64 * 1024 / delta.len();
+    for done in (0..deltas).step_by(together) {
+        stream.write_all(delta.repeat(together.min(deltas - done)).as_bytes())?;
     }
     stream.write_all(chunk(&end).as_bytes())?;
     stream.write_all(b"0\r\n\r\n")

@@ -12,14 +12,21 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 
+use super::local::LocalClient;
 use super::{HttpRequest, HttpResponse, SendFuture, Transport, TransportError};
 use crate::endpoint::is_loopback;
 use crate::http_model::Limits;
+use crate::segments::Segments;
+
+/// What requests call us.
+pub(super) const AGENT: &str = concat!("terret/", env!("CARGO_PKG_VERSION"));
 
 /// HTTP/1.1 and HTTP/2 over TCP and TLS, with pooled connections.
 ///
 /// - Proxies are taken from the system: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`. Servers on this machine
 ///   (`localhost`, `127.0.0.0/8`, `::1`) are never asked through one.
+/// - A server on this machine that speaks HTTP without TLS, as local models do, is read without a task in between: the
+///   reader gets all that has arrived in one piece.
 /// - TLS trusts what the system trusts. Its certificates are read at the first handshake, not before.
 /// - A redirect is an answer like any other; a key never travels to another address.
 ///
@@ -28,6 +35,7 @@ use crate::http_model::Limits;
 #[derive(Debug)]
 pub struct HttpTransport {
     connect: Duration,
+    local: LocalClient,
     remote: OnceLock<Result<reqwest::Client, TransportError>>,
     loopback: OnceLock<Result<reqwest::Client, TransportError>>,
 }
@@ -40,7 +48,8 @@ impl HttpTransport {
 
     /// A transport that gives up on connections after [`Limits::connect`].
     pub fn with_limits(limits: &Limits) -> Self {
-        Self { connect: limits.connect, remote: OnceLock::new(), loopback: OnceLock::new() }
+        let connect = limits.connect;
+        Self { connect, local: LocalClient::new(connect), remote: OnceLock::new(), loopback: OnceLock::new() }
     }
 
     fn client(&self, url: &reqwest::Url) -> Result<&reqwest::Client, TransportError> {
@@ -50,7 +59,7 @@ impl HttpTransport {
 
     fn build(&self, proxies: bool) -> Result<reqwest::Client, TransportError> {
         let client = reqwest::Client::builder()
-            .user_agent(concat!("terret/", env!("CARGO_PKG_VERSION")))
+            .user_agent(AGENT)
             .tls_backend_preconfigured(tls()?)
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(self.connect)
@@ -74,12 +83,15 @@ impl Transport for HttpTransport {
     fn send(&self, request: HttpRequest) -> SendFuture<'_> {
         Box::pin(async move {
             let url = reqwest::Url::parse(&request.url).map_err(|error| TransportError::Invalid(error.to_string()))?;
+            if url.scheme() == "http" && is_loopback(&url) {
+                return self.local.send(&url, request).await;
+            }
             let server = server(&url);
             let client = self.client(&url)?;
             let mut resends = 0..2;
             let response = loop {
                 let post = client.post(url.clone()).headers(request.headers.clone());
-                let body = reqwest::Body::wrap(Segmented(request.body.clone().into_iter()));
+                let body = reqwest::Body::wrap(Segmented::from(request.body.clone()));
                 match post.body(body).send().await {
                     Ok(response) => break response,
                     Err(error) if is_untouched(&error) && resends.next().is_some() => {}
@@ -96,7 +108,13 @@ impl Transport for HttpTransport {
 }
 
 /// A body in pieces, of a length that is known: some servers refuse bodies that don't tell it.
-struct Segmented(std::vec::IntoIter<Bytes>);
+pub(super) struct Segmented(std::vec::IntoIter<Bytes>);
+
+impl From<Segments> for Segmented {
+    fn from(body: Segments) -> Self {
+        Self(body.into_iter())
+    }
+}
 
 impl http_body::Body for Segmented {
     type Data = Bytes;
@@ -146,15 +164,15 @@ fn broken(error: &reqwest::Error, server: &str) -> TransportError {
 }
 
 /// The error at the end of the chain, which says what happened; those around it say where, and name the address.
-fn innermost(error: &reqwest::Error) -> String {
-    let mut inner: &dyn std::error::Error = error;
+pub(super) fn innermost(error: &dyn std::error::Error) -> String {
+    let mut inner = error;
     while let Some(source) = inner.source() {
         inner = source;
     }
     inner.to_string()
 }
 
-fn server(url: &reqwest::Url) -> String {
+pub(super) fn server(url: &reqwest::Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }

@@ -4,6 +4,8 @@
 pub mod cassette;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "http")]
+mod local;
 
 use std::fmt;
 use std::future::Future;

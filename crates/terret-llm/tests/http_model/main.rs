@@ -9,9 +9,11 @@ mod server;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use double::{Double, Step};
+use futures_util::StreamExt;
 use server::{Answer, Server};
-use terret_llm::transport::Transport;
+use terret_llm::transport::{HttpRequest, Transport};
 use terret_llm::wire::WireFormat;
 use terret_llm::{
     Auth, AuthScheme, BaseUrl, Content, Endpoint, ErrorKind, Failed, HttpModel, HttpTransport, Image, Limits, Message,
@@ -39,6 +41,13 @@ fn at(server: &Server) -> HttpModel {
     model(&server.url, Arc::new(HttpTransport::new()))
 }
 
+/// The server's two addresses. The system takes the second one for this machine, too, and the transport doesn't: it
+/// goes there as it goes to any server.
+fn near_and_far(server: &Server) -> [HttpModel; 2] {
+    let far = server.url.replace("127.0.0.1", "0.0.0.0");
+    [at(server), model(&far, Arc::new(HttpTransport::new()))]
+}
+
 fn through(double: &Arc<Double>) -> HttpModel {
     model("http://double", double.clone())
 }
@@ -58,35 +67,71 @@ fn seconds(seconds: u64) -> Duration {
 
 #[tokio::test]
 async fn a_reply_streams_from_a_server() {
-    let server = Server::answering([Answer::events(&[HE, COMMENT, LLO, STOP, END])]).await;
-    let reply = call(&at(&server)).await.unwrap();
-    assert_eq!(reply.message().text(), "hello");
-    assert_eq!(&*reply.message().model, "model-1");
-    let [request] = server.requests().try_into().unwrap();
-    assert!(request.starts_with("post /v1/chat/completions http/1.1\r\n"), "{request}");
-    for header in [
-        &format!("authorization: bearer {KEY}"),
-        "content-type: application/json",
-        concat!("user-agent: terret/", env!("CARGO_PKG_VERSION")),
-    ] {
-        assert!(request.contains(&format!("\r\n{header}\r\n")), "{request}");
+    let server = Server::answering([(); 2].map(|()| Answer::events(&[HE, COMMENT, LLO, STOP, END]))).await;
+    for model in near_and_far(&server) {
+        let reply = call(&model).await.unwrap();
+        assert_eq!(reply.message().text(), "hello");
+        assert_eq!(&*reply.message().model, "model-1");
     }
-    assert!(request.contains(r#""model":"model-1""#), "{request}");
+    for (request, host) in server.requests().iter().zip(["127.0.0.1", "0.0.0.0"]) {
+        assert!(request.starts_with("post /v1/chat/completions http/1.1\r\n"), "{request}");
+        for header in [
+            &format!("authorization: bearer {KEY}"),
+            "content-type: application/json",
+            concat!("user-agent: terret/", env!("CARGO_PKG_VERSION")),
+            &server.url.replace("http://127.0.0.1", &format!("host: {host}")),
+        ] {
+            assert!(request.contains(&format!("\r\n{header}\r\n")), "{request}");
+        }
+        assert!(request.contains(r#""model":"model-1""#), "{request}");
+    }
 }
 
 #[tokio::test]
 async fn one_connection_carries_call_after_call() {
-    let server = Server::answering([
-        Answer::events(&[HE, STOP, END]),
-        Answer::whole("429 Too Many Requests", &[], "{}"),
-        Answer::events(&[LLO, STOP, END]),
-    ])
-    .await;
+    let answers = || {
+        let limited = Answer::whole("429 Too Many Requests", &[], "{}");
+        [Answer::events(&[HE, STOP, END]), limited, Answer::events(&[LLO, STOP, END])]
+    };
+    let server = Server::answering(answers().into_iter().chain(answers())).await;
+    for (model, connections) in near_and_far(&server).iter().zip(1..) {
+        call(model).await.unwrap();
+        call(model).await.unwrap_err();
+        call(model).await.unwrap();
+        assert_eq!((server.requests().len(), server.connections()), (3 * connections, connections));
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_has_closed_is_not_used_again() {
+    let server =
+        Server::answering([Answer::events(&[HE, STOP, END]).then_close(), Answer::events(&[LLO, STOP, END])]).await;
     let model = at(&server);
     call(&model).await.unwrap();
-    call(&model).await.unwrap_err();
-    call(&model).await.unwrap();
-    assert_eq!((server.requests().len(), server.connections()), (3, 1));
+    server.hung_up().await;
+    assert_eq!(call(&model).await.unwrap().message().text(), "llo");
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_body_may_end_with_its_connection() {
+    let server = Server::answering([(); 4].map(|()| Answer::unframed(&[HE, LLO, STOP, END]))).await;
+    for model in near_and_far(&server) {
+        for _ in 0..2 {
+            assert_eq!(call(&model).await.unwrap().message().text(), "hello");
+        }
+    }
+    assert_eq!(server.connections(), 4);
+}
+
+#[tokio::test]
+async fn what_has_arrived_comes_in_one_piece() {
+    let answer = Answer::events(&[HE; 50]).at_once();
+    let server = Server::answering([answer]).await;
+    let request = HttpRequest { url: server.url.clone(), headers: Default::default(), body: "{}".into() };
+    let body = HttpTransport::new().send(request).await.unwrap().body;
+    let pieces: Vec<Bytes> = body.map(Result::unwrap).collect().await;
+    assert_eq!(pieces, [HE.repeat(50)]);
 }
 
 #[tokio::test]
@@ -233,16 +278,18 @@ async fn no_key_gets_into_an_error_or_a_debug_text() {
 #[tokio::test]
 async fn a_stream_that_breaks_off_is_truncated_and_keeps_the_partial() {
     for answer in [
-        Answer::begun(&[HE]).then_close(),
-        Answer::begun(&[HE, "data: {\"id\":\"c1\",\"choi"]).then_close(),
-        Answer::events(&[HE]),
-        Answer::events(&[HE, "data: {\"id\":\"c1\",\"choi"]),
+        || Answer::begun(&[HE]).then_close(),
+        || Answer::begun(&[HE, "data: {\"id\":\"c1\",\"choi"]).then_close(),
+        || Answer::events(&[HE]),
+        || Answer::events(&[HE, "data: {\"id\":\"c1\",\"choi"]),
     ] {
-        let server = Server::answering([answer]).await;
-        let failed = call(&at(&server)).await.unwrap_err();
-        assert_eq!(failed.error.kind, ErrorKind::Truncated, "{failed}");
-        assert!(failed.error.is_retryable());
-        assert_eq!(failed.partial.text(), "he");
+        let server = Server::answering([answer(), answer()]).await;
+        for model in near_and_far(&server) {
+            let failed = call(&model).await.unwrap_err();
+            assert_eq!(failed.error.kind, ErrorKind::Truncated, "{failed}");
+            assert!(failed.error.is_retryable());
+            assert_eq!(failed.partial.text(), "he");
+        }
     }
 }
 
@@ -366,21 +413,21 @@ async fn a_call_that_is_cancelled_before_it_begins_sends_nothing() {
 
 #[tokio::test]
 async fn a_cancel_and_a_drop_close_the_connection() {
-    let server = Server::answering([Answer::begun(&[HE]).then_stall(), Answer::begun(&[HE]).then_stall()]).await;
-    let model = at(&server);
+    let server = Server::answering([(); 4].map(|()| Answer::begun(&[HE]).then_stall())).await;
+    for model in near_and_far(&server) {
+        let cancel = CancellationToken::new();
+        let mut stream = model.stream(hello(), cancel.clone());
+        while !matches!(stream.next().await, Some(StreamEvent::BlockDelta { .. })) {}
+        cancel.cancel();
+        assert!(matches!(stream.next().await, Some(StreamEvent::Failed(_))));
+        assert!(stream.next().await.is_none());
+        server.hung_up().await;
 
-    let cancel = CancellationToken::new();
-    let mut stream = model.stream(hello(), cancel.clone());
-    while !matches!(stream.next().await, Some(StreamEvent::BlockDelta { .. })) {}
-    cancel.cancel();
-    assert!(matches!(stream.next().await, Some(StreamEvent::Failed(_))));
-    assert!(stream.next().await.is_none());
-    server.hung_up().await;
-
-    let mut stream = model.stream(hello(), CancellationToken::new());
-    while !matches!(stream.next().await, Some(StreamEvent::BlockDelta { .. })) {}
-    drop(stream);
-    server.hung_up().await;
+        let mut stream = model.stream(hello(), CancellationToken::new());
+        while !matches!(stream.next().await, Some(StreamEvent::BlockDelta { .. })) {}
+        drop(stream);
+        server.hung_up().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,6 +44,17 @@ impl Answer {
         Self { pieces, then: Then::KeepOpen }
     }
 
+    /// A stream of events that ends with the connection, as HTTP/1.0 has it.
+    pub(crate) fn unframed(events: &[&str]) -> Self {
+        let head = head("200 OK", &["content-type: text/event-stream"], "connection: close");
+        Self { pieces: vec![head, events.concat().into()], then: Then::Close }
+    }
+
+    /// … in one write.
+    pub(crate) fn at_once(self) -> Self {
+        Self { pieces: vec![self.pieces.concat()], ..self }
+    }
+
     /// … and then the connection is closed.
     pub(crate) fn then_close(self) -> Self {
         Self { then: Then::Close, ..self }
@@ -105,7 +116,7 @@ impl Server {
         self.seen.requests.lock().unwrap().clone()
     }
 
-    /// Waits until a client has closed its connection.
+    /// Waits until a connection has been closed.
     pub(crate) async fn hung_up(&self) {
         self.seen.hung_up.notified().await;
     }
@@ -124,13 +135,14 @@ async fn serve(stream: TcpStream, answers: Arc<Mutex<VecDeque<Answer>>>, seen: A
         }
         match then {
             Then::KeepOpen => {}
-            Then::Close => return,
+            Then::Close => break,
             Then::Stall => {
                 let _ = stream.read_to_end(&mut Vec::new()).await;
                 break;
             }
         }
     }
+    drop(stream);
     seen.hung_up.notify_one();
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::partial_args::{ArgumentsWriter, PartialArg};
@@ -14,6 +14,7 @@ use crate::lossy::Lossy;
 use crate::sse::SseEvent;
 use crate::stream::BlockKind;
 use crate::transcript::{RawJson, StopReason, Usage, replace_lone_surrogates};
+use crate::wire::lax::lax;
 use crate::wire::{Decoder, failure, truncated};
 
 /// Folds chunks into a draft, in every form of response alike.
@@ -77,6 +78,11 @@ impl GoogleDecoder {
     /// Reads the chunks in a piece of JSON: one, or a list of them of which the end may be missing.
     fn read(&mut self, draft: &mut Draft, json: &str) -> Result<(), ModelError> {
         let json = json.trim();
+        if json.starts_with('{')
+            && let Ok(chunk) = serde_json::from_str(json)
+        {
+            return self.chunk(draft, &chunk);
+        }
         let list = json.strip_prefix('[');
         let mut rest = list.unwrap_or(json);
         loop {
@@ -89,41 +95,41 @@ impl GoogleDecoder {
             }
             let mut chunks = serde_json::Deserializer::from_str(rest).into_iter::<Option<Chunk<'_>>>();
             let Some(chunk) = chunks.next() else { return Ok(()) };
-            self.chunk(draft, chunk.map_err(unreadable)?.unwrap_or_default())?;
+            self.chunk(draft, &chunk.map_err(unreadable)?.unwrap_or_default())?;
             rest = rest.get(chunks.byte_offset()..).unwrap_or_default();
         }
     }
 
-    fn chunk(&mut self, draft: &mut Draft, chunk: Chunk<'_>) -> Result<(), ModelError> {
+    fn chunk(&mut self, draft: &mut Draft, chunk: &Chunk<'_>) -> Result<(), ModelError> {
         if let Some(error) = chunk.error {
             let error = serde_json::from_str(&replace_lone_surrogates(error.get())).map_err(unreadable)?;
             return Err(failure::from_json(&error, None));
         }
         draft.set_response_id(chunk.response_id.as_deref().unwrap_or_default());
         draft.start();
-        if let Some(counts) = chunk.usage_metadata {
+        if let Some(counts) = &chunk.usage_metadata {
             self.counts.update(counts);
             self.counts.write(draft.usage_mut());
         }
-        let first =
-            chunk.candidates.into_iter().flatten().flatten().find(|candidate| candidate.index.unwrap_or(0) == 0);
-        if let Some(candidate) = first {
+        let mut candidates = chunk.candidates.iter().flatten().flatten();
+        if let Some(candidate) = candidates.find(|candidate| candidate.index.unwrap_or(0) == 0) {
             self.candidate(draft, candidate);
         }
-        match chunk.prompt_feedback.and_then(PromptFeedback::refusal) {
+        match chunk.prompt_feedback.as_ref().and_then(PromptFeedback::refusal) {
             Some(refusal) => Err(refusal),
             None => Ok(()),
         }
     }
 
-    fn candidate(&mut self, draft: &mut Draft, candidate: Candidate<'_>) {
-        for raw in candidate.content.and_then(|content| content.parts).into_iter().flatten().flatten() {
+    fn candidate(&mut self, draft: &mut Draft, candidate: &Candidate<'_>) {
+        let parts = candidate.content.as_ref().and_then(|content| content.parts.as_deref());
+        for raw in parts.into_iter().flatten().flatten() {
             self.part(draft, raw);
         }
         self.sources.update(candidate.grounding_metadata, candidate.url_context_metadata, candidate.citation_metadata);
-        if let Some(reason) = candidate.finish_reason.filter(|reason| !reason.is_empty()) {
-            let message = candidate.finish_message.map(Lossy::into_string);
-            self.finish = Some(Finish { reason: reason.into_string(), message });
+        if let Some(reason) = candidate.finish_reason.as_deref().filter(|reason| !reason.is_empty()) {
+            let message = candidate.finish_message.as_deref().map(str::to_owned);
+            self.finish = Some(Finish { reason: reason.to_owned(), message });
         }
     }
 
@@ -302,7 +308,7 @@ fn says_more(raw: &RawValue) -> bool {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 struct Chunk<'a> {
     #[serde(borrow)]
     candidates: Option<Vec<Option<Candidate<'a>>>>,
@@ -316,7 +322,7 @@ struct Chunk<'a> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 struct Candidate<'a> {
     index: Option<i64>,
     #[serde(borrow)]
@@ -334,14 +340,13 @@ struct Candidate<'a> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
 struct Content<'a> {
     #[serde(borrow)]
     parts: Option<Vec<Option<&'a RawValue>>>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 struct Part<'a> {
     #[serde(borrow)]
     text: Option<Lossy<'a>>,
@@ -355,7 +360,7 @@ struct Part<'a> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 struct FunctionCall<'a> {
     #[serde(borrow)]
     id: Option<Lossy<'a>>,
@@ -391,7 +396,7 @@ impl InlineData<'_> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 struct PromptFeedback<'a> {
     #[serde(borrow)]
     block_reason: Option<Lossy<'a>>,
@@ -400,34 +405,34 @@ struct PromptFeedback<'a> {
 }
 
 impl PromptFeedback<'_> {
-    fn refusal(self) -> Option<ModelError> {
-        let reason = self.block_reason.filter(|reason| !reason.is_empty())?;
-        let message = self.block_reason_message.map(|message| format!(": {}", &*message)).unwrap_or_default();
-        let message = format!("the prompt was blocked ({}){message}", &*reason);
-        Some(ModelError::new(ErrorKind::Refused, message).with_code(reason.into_string()))
+    fn refusal(&self) -> Option<ModelError> {
+        let reason = self.block_reason.as_deref().filter(|reason| !reason.is_empty())?;
+        let message = self.block_reason_message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
+        let message = format!("the prompt was blocked ({reason}){message}");
+        Some(ModelError::new(ErrorKind::Refused, message).with_code(reason))
     }
 }
 
 /// `usageMetadata`. Each chunk counts anew; a count that it leaves out stays.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 struct Counts {
-    #[serde(deserialize_with = "count")]
+    #[serde(default, deserialize_with = "lax")]
     prompt_token_count: Option<u64>,
-    #[serde(deserialize_with = "count")]
+    #[serde(default, deserialize_with = "lax")]
     cached_content_token_count: Option<u64>,
     /// What server-side tools added to the prompt.
-    #[serde(deserialize_with = "count")]
+    #[serde(default, deserialize_with = "lax")]
     tool_use_prompt_token_count: Option<u64>,
-    #[serde(deserialize_with = "count")]
+    #[serde(default, deserialize_with = "lax")]
     candidates_token_count: Option<u64>,
     /// Not part of the candidates' count.
-    #[serde(deserialize_with = "count")]
+    #[serde(default, deserialize_with = "lax")]
     thoughts_token_count: Option<u64>,
 }
 
 impl Counts {
-    fn update(&mut self, new: Counts) {
+    fn update(&mut self, new: &Counts) {
         self.prompt_token_count = new.prompt_token_count.or(self.prompt_token_count);
         self.cached_content_token_count = new.cached_content_token_count.or(self.cached_content_token_count);
         self.tool_use_prompt_token_count = new.tool_use_prompt_token_count.or(self.tool_use_prompt_token_count);
@@ -444,9 +449,4 @@ impl Counts {
         usage.reasoning = self.thoughts_token_count.unwrap_or(0);
         usage.output = self.candidates_token_count.unwrap_or(0).saturating_add(usage.reasoning);
     }
-}
-
-/// A count, also one that is written as a string; anything else is none.
-fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    Ok(<&RawValue>::deserialize(deserializer)?.get().trim_matches('"').parse().ok())
 }

@@ -9,29 +9,28 @@ use serde::Deserialize;
 use serde::de::MapAccess;
 use serde_json::value::RawValue;
 
-use super::lax::{Field, Lax, lax, lax_objects};
 use crate::lossy::Fragment;
+use crate::wire::lax::{Field, Lax, lax};
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
 pub(super) struct Frame<'a> {
-    #[serde(borrow, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "lax")]
     pub(super) id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "lax")]
     pub(super) object: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "lax")]
     pub(super) choices: Vec<Choice<'a>>,
-    #[serde(deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "lax")]
     pub(super) usage: Option<Box<Usage>>,
-    #[serde(deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "lax")]
     pub(super) x_groq: Option<Box<XGroq>>,
     /// The sources of the whole answer (Perplexity, xAI), in each chunk or in the last one.
     #[serde(borrow)]
     pub(super) citations: Option<&'a RawValue>,
-    #[serde(deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "lax")]
     pub(super) error: bool,
     /// MiniMax's status, of which 0 is success.
-    #[serde(deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "lax")]
     pub(super) base_resp: BaseResp,
 }
 
@@ -46,26 +45,24 @@ pub(super) struct XGroq {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
 pub(super) struct Choice<'a> {
-    #[serde(deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "lax")]
     pub(super) index: Option<u64>,
-    #[serde(borrow, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "lax")]
     pub(super) delta: Delta<'a>,
     /// A whole response's; some hosts send it in chunks, too.
-    #[serde(borrow, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "lax")]
     pub(super) message: Option<Box<Delta<'a>>>,
-    #[serde(borrow, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "lax")]
     pub(super) finish_reason: Option<Cow<'a, str>>,
-    #[serde(deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "lax")]
     pub(super) usage: Option<Box<Usage>>,
-    #[serde(deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "lax")]
     pub(super) error: bool,
 }
 
 /// What the model said. Values that come in fragments are kept as JSON, and read by [`text`] and [`arguments`].
 #[derive(Default, Deserialize)]
-#[serde(default)]
 pub(super) struct Delta<'a> {
     /// Text, or a list of parts.
     #[serde(borrow)]
@@ -78,17 +75,17 @@ pub(super) struct Delta<'a> {
     reasoning: Option<&'a RawValue>,
     #[serde(borrow)]
     reasoning_text: Option<&'a RawValue>,
-    #[serde(borrow, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "lax")]
     pub(super) reasoning_details: Vec<Detail<'a>>,
-    #[serde(borrow, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "lax")]
     pub(super) tool_calls: Vec<CallDelta<'a>>,
     /// The one call of the time before `tool_calls`.
-    #[serde(borrow, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "lax")]
     pub(super) function_call: Option<Box<Function<'a>>>,
     #[serde(borrow)]
     pub(super) annotations: Option<&'a RawValue>,
     /// Pictures that a model made (OpenRouter).
-    #[serde(borrow, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "lax")]
     pub(super) images: Vec<Part<'a>>,
 }
 
@@ -154,13 +151,12 @@ pub(super) fn parts(json: Option<&RawValue>) -> Option<Vec<&RawValue>> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
 pub(super) struct CallDelta<'a> {
-    #[serde(deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "lax")]
     pub(super) index: Option<u64>,
-    #[serde(borrow, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "lax")]
     pub(super) id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "lax")]
     pub(super) function: Function<'a>,
     /// Google's place for thought signatures.
     #[serde(borrow)]
@@ -168,9 +164,8 @@ pub(super) struct CallDelta<'a> {
 }
 
 #[derive(Clone, Default, Deserialize)]
-#[serde(default)]
 pub(super) struct Function<'a> {
-    #[serde(borrow, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "lax")]
     pub(super) name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) arguments: Option<&'a RawValue>,
@@ -279,6 +274,17 @@ pub(super) struct TokenDetails {
 pub(super) struct BaseResp {
     #[serde(deserialize_with = "lax")]
     pub(super) status_code: bool,
+}
+
+/// Implements [`Lax`] for structs that derive `Deserialize`: an object is read, another shape is the default.
+macro_rules! lax_objects {
+    ($($name:ty),*) => {$(
+        impl<'de> Lax<'de> for $name {
+            fn object<A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
+                Self::deserialize(serde::de::value::MapAccessDeserializer::new(object))
+            }
+        }
+    )*};
 }
 
 lax_objects!(

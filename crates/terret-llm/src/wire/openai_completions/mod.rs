@@ -15,7 +15,6 @@ mod decode;
 mod details;
 mod encode;
 mod frame;
-mod lax;
 mod messages;
 mod usage;
 

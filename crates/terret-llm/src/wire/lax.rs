@@ -124,18 +124,6 @@ impl<'de, T: Lax<'de>> Deserialize<'de> for Field<T> {
     }
 }
 
-/// Implements [`Lax`] for structs that derive `Deserialize`: an object is read, another shape is the default.
-macro_rules! lax_objects {
-    ($($name:ty),*) => {$(
-        impl<'de> Lax<'de> for $name {
-            fn object<A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
-                Self::deserialize(serde::de::value::MapAccessDeserializer::new(object))
-            }
-        }
-    )*};
-}
-pub(super) use lax_objects;
-
 struct AnyShape<T>(PhantomData<T>);
 
 impl<'de, T: Lax<'de>> Visitor<'de> for AnyShape<T> {
