@@ -3,21 +3,21 @@
 use std::borrow::Cow;
 
 use futures_util::future::BoxFuture;
-use terret_llm::{Content, Text, ToolCall};
+use terret_llm::{Content, Text};
 
 use crate::tool::ToolOutput;
 
 /// Keeps results that are too long for the model, in a folder say.
 pub trait Spill: Send + Sync {
     /// Keeps a text whole, and says where, for the model and for people: a path that a tool can read, say.
-    fn keep<'a>(&'a self, call: &'a ToolCall, text: &'a str) -> BoxFuture<'a, std::io::Result<String>>;
+    fn keep<'a>(&'a self, call_id: &'a str, text: &'a str) -> BoxFuture<'a, std::io::Result<String>>;
 }
 
 /// Leaves out the middle of texts beyond `limit` bytes in all, and says so in its place: how much, and where it was kept.
 pub(crate) async fn limit(
     mut output: ToolOutput,
     limit: usize,
-    call: &ToolCall,
+    call_id: &str,
     spill: Option<&dyn Spill>,
 ) -> ToolOutput {
     let mut room = limit;
@@ -29,7 +29,7 @@ pub(crate) async fn limit(
         }
         let kept = match spill {
             None => String::new(),
-            Some(spill) => match spill.keep(call, text).await {
+            Some(spill) => match spill.keep(call_id, text).await {
                 Ok(place) => format!("\n[All of it is in {place}]"),
                 Err(error) => format!("\n[It could not be kept whole: {error}]"),
             },
@@ -64,9 +64,9 @@ mod tests {
     struct Shelf;
 
     impl Spill for Shelf {
-        fn keep<'a>(&'a self, call: &'a ToolCall, text: &'a str) -> BoxFuture<'a, std::io::Result<String>> {
-            let place = format!("shelf {} ({} bytes)", call.id, text.len());
-            Box::pin(std::future::ready(if call.id == "full" {
+        fn keep<'a>(&'a self, call_id: &'a str, text: &'a str) -> BoxFuture<'a, std::io::Result<String>> {
+            let place = format!("shelf {} ({} bytes)", call_id, text.len());
+            Box::pin(std::future::ready(if call_id == "full" {
                 Err(std::io::ErrorKind::StorageFull.into())
             } else {
                 Ok(place)
@@ -75,7 +75,7 @@ mod tests {
     }
 
     async fn limited(text: &str, room: usize, id: &str, spill: Option<&dyn Spill>) -> String {
-        let output = limit(ToolOutput::text(text), room, &ToolCall::new(id, "any", "{}"), spill).await;
+        let output = limit(ToolOutput::text(text), room, id, spill).await;
         output.content[0].as_text().unwrap().to_owned()
     }
 

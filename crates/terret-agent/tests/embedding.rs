@@ -248,7 +248,7 @@ async fn what_a_tool_says_when_it_is_told_to_stop_is_kept() {
 struct Shelf(Arc<Mutex<Vec<String>>>);
 
 impl Spill for Shelf {
-    fn keep<'a>(&'a self, _: &'a ToolCall, text: &'a str) -> BoxFuture<'a, std::io::Result<String>> {
+    fn keep<'a>(&'a self, _: &'a str, text: &'a str) -> BoxFuture<'a, std::io::Result<String>> {
         let mut shelf = self.0.lock().unwrap();
         shelf.push(text.to_owned());
         Box::pin(std::future::ready(Ok(format!("place {}", shelf.len()))))

@@ -211,7 +211,7 @@ async fn run_tool(agent: &Agent, call: &ToolCall, validated: Option<Value>, cont
     let time_limit = tool.time_limit().or(parts.tool_time_limit);
     let output = within(time_limit, parts.grace, context, |context| caught(tool, arguments, context)).await;
     let output = parts.hooks.after_tool(call, output).await;
-    limit(output, parts.output_limit, call, parts.spill.as_deref()).await
+    limit(output, parts.output_limit, &call.id, parts.spill.as_deref()).await
 }
 
 async fn caught(tool: &dyn Tool, arguments: Value, context: ToolContext) -> ToolOutput {

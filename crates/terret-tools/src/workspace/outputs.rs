@@ -1,8 +1,29 @@
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use tempfile::TempDir;
+use terret_agent::Spill;
+
+use super::Workspace;
+
+/// Keeps results of any tool that are too long for the model where those of `bash` are kept: file tools can read them.
+impl Spill for Workspace {
+    fn keep<'a>(
+        &'a self,
+        _call_id: &'a str,
+        text: &'a str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<String>> + Send + 'a>> {
+        let (outputs, text) = (self.outputs().clone(), text.to_owned());
+        let kept = tokio::task::spawn_blocking(move || {
+            let (mut file, path) = outputs.create("result-")?;
+            file.write_all(text.as_bytes())?;
+            Ok(path.display().to_string())
+        });
+        Box::pin(async move { kept.await.unwrap_or_else(|error| Err(io::Error::other(error))) })
+    }
+}
 
 /// Where outputs are kept that were too long for the model.
 #[derive(Clone, Debug)]

@@ -1,4 +1,5 @@
-use terret_agent::{EffectClass, SharedTool, ToolSet};
+use serde_json::json;
+use terret_agent::{EffectClass, SharedTool, Spill as _, ToolContext, ToolSet};
 use terret_tools::{BashOptions, Workspace, workspace_tools};
 
 fn tools() -> Vec<SharedTool> {
@@ -70,4 +71,15 @@ fn a_root_that_is_no_directory_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
     assert!(Workspace::new(file.path()).is_err());
     assert!(Workspace::new(file.path().with_extension("missing")).is_err());
+}
+
+#[tokio::test]
+async fn a_result_of_any_tool_that_is_too_long_is_kept_where_read_can_find_it() {
+    let workspace = Workspace::new(std::env::temp_dir()).unwrap();
+    let tools = ToolSet::new(workspace_tools(&workspace, BashOptions::default())).unwrap();
+    let kept = workspace.keep("call", "all of it\n").await.unwrap();
+    let page = tools.get("read").unwrap().call(json!({"path": kept}), ToolContext::detached("call")).await.unwrap();
+    assert_eq!(page.content[0].as_text(), Some("all of it"));
+    drop((tools, workspace));
+    assert!(!std::path::Path::new(&kept).exists(), "a temporary place goes with the workspace");
 }
