@@ -184,8 +184,12 @@ impl Driver {
         let expected = self.log.records;
         self.journal.append(&self.session, expected, &records).await.map_err(|error| NotDurable(error.to_string()))?;
         self.log.records += records.len() as u64;
+        let before = self.log.state.transcript().len();
         for record in records {
             self.take_in(&record);
+        }
+        if self.log.state.transcript().len() < before {
+            self.journal.checkpoint(&self.session, self.log.records, &self.log.state).await;
         }
         Ok(())
     }

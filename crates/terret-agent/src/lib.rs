@@ -49,7 +49,7 @@ mod tool;
 pub use agent::{Agent, AgentBuilder, AgentError, Run, RunHandle, Session, UserPrompt};
 pub use event::{Event, Events, Report};
 pub use gate::{AllowAll, Gate};
-pub use journal::{Journal, JournalError, MemoryJournal, Ownership, SessionId, fold};
+pub use journal::{Journal, JournalError, MemoryJournal, Ownership, Resumed, SessionId, fold};
 pub use tool::{
     EffectClass, FnTool, InvalidSchema, Progress, ProgressSender, Rejected, SharedTool, Tool, ToolContext, ToolError,
     ToolOutput, ToolSet, ToolSetError, tool,

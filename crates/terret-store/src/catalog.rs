@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use rusqlite::OptionalExtension as _;
-use terret_agent::machine::Record;
-use terret_agent::{SessionId, fold};
+use terret_agent::SessionId;
+use terret_agent::machine::{Record, State, apply};
 use terret_llm::{Block, Message, Transcript};
 
 use crate::database::open_to_write;
@@ -12,7 +11,7 @@ use crate::error::{Damage, StoreError};
 use crate::index::{Index, stamp};
 use crate::info::{Origin, SessionInfo};
 use crate::journal::{SqliteJournal, locked};
-use crate::lock::Lock;
+use crate::lock::{LEASE, Lock};
 use crate::owned::{Owned, check_end};
 use crate::place::{Place, sync_folder};
 use crate::reader::{Reader, Reading, exists};
@@ -121,7 +120,8 @@ impl SqliteJournal {
     /// Deletes a session with everything that belongs to it. One that somebody has open is refused.
     pub fn delete(&self, session: &SessionId) -> Result<(), StoreError> {
         let place = self.existing(session)?;
-        let _lock = locked(&place, |place| Lock::take(&place.owner()))?;
+        // Not from one that was only stopped: it would go on to write into nothing.
+        let _lock = locked(&place, Lock::take_free, LEASE)?;
         // At once for everybody, however long the rest takes.
         let name = place.folder.file_name().unwrap_or_default().to_string_lossy();
         let gone = self.folder().join(format!(".deleted-{name}"));
@@ -164,9 +164,9 @@ impl SqliteJournal {
 
     /// The messages of a session, as far as they can be read, and what can't.
     pub fn transcript(&self, session: &SessionId) -> Result<(Transcript, Vec<Damage>), StoreError> {
-        let reading = self.reader(session)?.read_all()?;
-        let state = fold(reading.records.iter().map(|kept| &kept.record));
-        Ok((state.transcript().clone(), reading.damage))
+        let mut state = State::new();
+        let damage = self.reader(session)?.each_to_the_end(|kept| apply(&mut state, &kept.record))?;
+        Ok((state.transcript().clone(), damage))
     }
 
     /// Makes a session of these records. One that has some is refused.
@@ -177,13 +177,11 @@ impl SqliteJournal {
         origin: Option<&Origin>,
     ) -> Result<(), StoreError> {
         let place = Place::new(self.folder(), session);
-        let lock = locked(&place, |place| Lock::take(&place.owner()))?;
-        let mut owned = Owned::open(&place)?;
+        let mut owned = Owned::open(&place, locked(&place, Lock::take_free, LEASE)?)?;
         let made = owned.append(0, records).and_then(|()| match origin {
             Some(origin) => owned.set_origin(&serde_json::to_string(origin)?),
             None => Ok(()),
         });
-        drop(lock);
         owned.close();
         made
     }
@@ -241,9 +239,9 @@ fn is_damaged(damage: &[Damage], seq: u64) -> bool {
 /// How many records yield as many of the first `messages` messages as can be had without splitting results from their
 /// calls. The end of a run belongs to its last message.
 fn cut_after(records: &[Record], messages: usize) -> usize {
-    let (mut state, mut longest, mut cut) = (terret_agent::machine::State::new(), 0, 0);
+    let (mut state, mut longest, mut cut) = (State::new(), 0, 0);
     for (record, after) in records.iter().zip(1..) {
-        terret_agent::machine::apply(&mut state, record);
+        apply(&mut state, record);
         let length = state.transcript().len();
         if length > messages {
             break;
@@ -299,19 +297,6 @@ impl Reader {
             })
         });
         row.map_err(StoreError::sqlite(&path))
-    }
-
-    /// Goes on after this many records, if there are as many.
-    fn skip_to(&mut self, records: u64) -> Result<bool, StoreError> {
-        let Some(last) = records.checked_sub(1) else { return Ok(true) };
-        let link = self.db.query_row("SELECT link FROM record WHERE seq = ?1", [last], |row| row.get(0)).optional();
-        self.link = link.map_err(StoreError::sqlite(&self.place.database()))?;
-        if self.link.is_some() {
-            self.next = records;
-        } else {
-            self.link = Some(crate::chain::start(&self.place.session));
-        }
-        Ok(self.next == records)
     }
 }
 

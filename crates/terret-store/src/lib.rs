@@ -6,6 +6,7 @@
 //! FOLDER/SESSION/journal.db    the records; any sqlite3 reads it
 //!                owner         who may append: locked as long as somebody does
 //!                head          how many records were acknowledged, and their checksum
+//!                checkpoint    a state to resume from, bound to the records before it; made anew when it is missing
 //!                blobs/HASH    long texts and pictures, named by their SHA-256
 //! FOLDER/index.db               what a list shows; made anew when it is missing
 //! ```
@@ -44,6 +45,7 @@
 mod blobs;
 mod catalog;
 mod chain;
+mod checkpoint;
 mod database;
 mod error;
 mod head;

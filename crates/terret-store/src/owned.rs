@@ -1,4 +1,5 @@
 use std::fs::{DirBuilder, File, OpenOptions};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use terret_agent::machine::Record;
@@ -8,7 +9,7 @@ use crate::chain::{self, Link, Row};
 use crate::database::{create, now, open_to_write, raise_fence};
 use crate::error::StoreError;
 use crate::head::Head;
-use crate::lock::Lock;
+use crate::lock::{LEASE, Lock};
 use crate::place::{Place, sync_folder};
 use crate::reader::{Reader, exists};
 
@@ -17,13 +18,17 @@ pub(crate) struct Owned {
     place: Place,
     db: Connection,
     head: File,
+    pub(crate) lock: SharedLock,
     /// Who this owner is: the next one has a higher number.
     pub(crate) fence: i64,
 }
 
+/// The lock of a session, until its owner lets go of it.
+pub(crate) type SharedLock = Arc<Mutex<Option<Lock>>>;
+
 impl Owned {
-    /// Opens a session of which the caller has the lock. Refuses a damaged one, and leaves it as it is.
-    pub(crate) fn open(place: &Place) -> Result<Self, StoreError> {
+    /// Opens a session. Refuses a damaged one, and leaves it as it is.
+    pub(crate) fn open(place: &Place, mut lock: Lock) -> Result<Self, StoreError> {
         let path = place.database();
         if !exists(place)? {
             create(place)?;
@@ -31,9 +36,18 @@ impl Owned {
         // Before SQLite opens it for writing, which would throw away what it can't use of the log.
         check_end(place)?;
         let db = open_to_write(&path)?;
-        let fence = raise_fence(&db, &path)?;
+        let fence = raise_fence(&db, place)?;
+        lock.confirm()?;
         let head = open_head(&db, place)?;
-        Ok(Self { place: place.clone(), db, head, fence })
+        Ok(Self { place: place.clone(), db, head, lock: Arc::new(Mutex::new(Some(lock))), fence })
+    }
+
+    /// Says that the owner is there.
+    pub(crate) fn renew(&self) {
+        if let Some(lock) = &mut *self.lock.lock().unwrap_or_else(PoisonError::into_inner) {
+            // If it can't, others take the owner for stopped, and the fence keeps the two apart.
+            let _ = lock.renew();
+        }
     }
 
     /// Appends all records or none. Durable on return.
@@ -62,14 +76,15 @@ impl Owned {
 
     /// Lets go of the session. One without records leaves nothing behind.
     pub(crate) fn close(self) {
-        let Self { place, db, head, .. } = self;
+        let Self { place, db, head, lock, .. } = self;
+        drop(lock.lock().unwrap_or_else(PoisonError::into_inner).take());
         let empty = is_empty(&db, &place);
         drop(db);
         // While nobody waits for it. Without it, only the head may be behind after a power failure.
         let _ = head.sync_all();
         // Somebody else may have owned it in the meantime: what counts is what is there once it is locked again.
         if empty
-            && let Ok(Ok(_lock)) = Lock::take(&place.owner())
+            && let Ok(Ok(_lock)) = Lock::take_free(&place.owner(), LEASE)
             && Reader::open_place(&place).is_ok_and(|reader| is_empty(&reader.db, &place))
         {
             // If it can't be removed, there is an empty session more, which no list shows.
