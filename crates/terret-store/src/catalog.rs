@@ -4,7 +4,7 @@ use std::path::Path;
 
 use terret_agent::SessionId;
 use terret_agent::machine::{Record, State, apply};
-use terret_llm::{Block, Message, Transcript};
+use terret_llm::Transcript;
 
 use crate::database::open_to_write;
 use crate::error::{Damage, StoreError};
@@ -15,17 +15,6 @@ use crate::lock::{LEASE, Lock};
 use crate::owned::{Owned, check_end};
 use crate::place::{Place, sync_folder};
 use crate::reader::{Reader, Reading, exists};
-
-/// A message that holds what was searched for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
-    /// The session.
-    pub session: SessionInfo,
-    /// The number of the record that holds the message.
-    pub record: u64,
-    /// The line in which it was found, cut to what stands around it.
-    pub line: String,
-}
 
 /// A session that was made of another one.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,31 +70,6 @@ impl SqliteJournal {
             (None, []) => Err(StoreError::Unknown { session: prefix.to_owned().into(), folder: self.folder().into() }),
             (None, _) => Err(StoreError::Ambiguous { prefix: prefix.to_owned(), sessions: found }),
         }
-    }
-
-    /// The messages that hold a text, of the newest session first; at most `most`. Case doesn't matter for ASCII.
-    pub fn search(&self, text: &str, most: usize) -> Result<Vec<Hit>, StoreError> {
-        let (mut hits, text) = (Vec::new(), text.to_ascii_lowercase());
-        for session in self.list()? {
-            let Ok(mut reader) = self.reader(&session.id) else { continue };
-            loop {
-                // A damaged session is searched as far as it can be read.
-                let Ok(reading) = reader.read(1000) else { break };
-                if reading.records.is_empty() {
-                    break;
-                }
-                for kept in reading.records {
-                    let Some(line) = message_of(&kept.record).and_then(|message| line_with(message, &text)) else {
-                        continue;
-                    };
-                    hits.push(Hit { session: session.clone(), record: kept.seq, line });
-                    if hits.len() >= most {
-                        return Ok(hits);
-                    }
-                }
-            }
-        }
-        Ok(hits)
     }
 
     /// Calls a session something, also while it runs; `None` takes its title away.
@@ -178,6 +142,7 @@ impl SqliteJournal {
     ) -> Result<(), StoreError> {
         let place = Place::new(self.folder(), session);
         let mut owned = Owned::open(&place, locked(&place, Lock::take_free, LEASE)?)?;
+        owned.shares_with = origin.map(|origin| Place::new(self.folder(), &origin.session).blobs());
         let made = owned.append(0, records).and_then(|()| match origin {
             Some(origin) => owned.set_origin(&serde_json::to_string(origin)?),
             None => Ok(()),
@@ -251,36 +216,6 @@ fn cut_after(records: &[Record], messages: usize) -> usize {
         }
     }
     cut
-}
-
-fn message_of(record: &Record) -> Option<&Message> {
-    match record {
-        Record::RunStarted { prompt, .. } => prompt.as_deref(),
-        Record::Queued { message, .. } | Record::ReplyAccepted { message, .. } => Some(message),
-        Record::CallClosed { result } => Some(result),
-        _ => None,
-    }
-}
-
-/// The first line of a message that holds a text, with what stands around it.
-fn line_with(message: &Message, text: &str) -> Option<String> {
-    let in_text = |it: &str| {
-        it.lines().find_map(|line| {
-            let at = line.to_ascii_lowercase().find(text)?;
-            let from = line.floor_char_boundary(at.saturating_sub(60));
-            let to = line.ceil_char_boundary((at + text.len() + 60).min(line.len()));
-            line.get(from..to).map(|line| line.trim().to_owned())
-        })
-    };
-    match message {
-        Message::User(user) => user.content.iter().filter_map(|content| content.as_text()).find_map(in_text),
-        Message::ToolResult(result) => result.content.iter().filter_map(|content| content.as_text()).find_map(in_text),
-        Message::Assistant(reply) => reply.content.iter().find_map(|block| match block {
-            Block::Text(block) => in_text(&block.text),
-            Block::ToolCall(call) => in_text(&call.name).or_else(|| in_text(call.arguments.as_str())),
-            _ => None,
-        }),
-    }
 }
 
 impl Reader {

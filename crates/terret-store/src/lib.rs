@@ -9,6 +9,7 @@
 //!                checkpoint    a state to resume from, bound to the records before it; made anew when it is missing
 //!                blobs/HASH    long texts and pictures, named by their SHA-256
 //! FOLDER/index.db               what a list shows; made anew when it is missing
+//!        search.db              which messages may hold a text; made anew when it is missing
 //! ```
 //!
 //! - An append is a transaction that is synced before it returns, and a record is never changed afterwards.
@@ -59,12 +60,14 @@ mod pi;
 mod pi_import;
 mod place;
 mod reader;
+mod search;
 mod time;
 mod writers;
 
-pub use catalog::{Forked, Hit};
+pub use catalog::Forked;
 pub use error::{Damage, StoreError};
 pub use info::{Origin, SessionInfo};
 pub use journal::SqliteJournal;
 pub use pi_import::Imported;
 pub use reader::{Kept, Reader, Reading};
+pub use search::Hit;

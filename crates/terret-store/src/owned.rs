@@ -1,10 +1,11 @@
 use std::fs::{DirBuilder, File, OpenOptions};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use terret_agent::machine::Record;
 
-use crate::blobs::cut;
+use crate::blobs::{Blobs, cut};
 use crate::chain::{self, Link, Row};
 use crate::database::{create, now, open_to_write, raise_fence};
 use crate::error::StoreError;
@@ -19,6 +20,8 @@ pub(crate) struct Owned {
     db: Connection,
     head: File,
     pub(crate) lock: SharedLock,
+    /// Where another session keeps blobs, of which those that are needed here are shared.
+    pub(crate) shares_with: Option<PathBuf>,
     /// Who this owner is: the next one has a higher number.
     pub(crate) fence: i64,
 }
@@ -39,7 +42,7 @@ impl Owned {
         let fence = raise_fence(&db, place)?;
         lock.confirm()?;
         let head = open_head(&db, place)?;
-        Ok(Self { place: place.clone(), db, head, lock: Arc::new(Mutex::new(Some(lock))), fence })
+        Ok(Self { place: place.clone(), db, head, lock: Arc::new(Mutex::new(Some(lock))), shares_with: None, fence })
     }
 
     /// Says that the owner is there.
@@ -61,7 +64,8 @@ impl Owned {
         if end.records != expected {
             return Err(StoreError::Behind { session: self.place.session.clone(), expected, found: end.records });
         }
-        let head = insert(&transaction, end, records, &self.place)?;
+        let blobs = Blobs { folder: &self.place.blobs(), shared: self.shares_with.as_deref() };
+        let head = insert(&transaction, end, records, blobs, &self.place)?;
         transaction.commit().map_err(&sqlite)?;
         // The records are durable, whatever becomes of the head. Its place on the disk is taken since it was made.
         let _ = head.write(&mut self.head);
@@ -153,7 +157,7 @@ pub(crate) fn end(db: &Connection, place: &Place) -> Result<Head, StoreError> {
     })
 }
 
-fn insert(db: &Connection, end: Head, records: &[Record], place: &Place) -> Result<Head, StoreError> {
+fn insert(db: &Connection, end: Head, records: &[Record], blobs: Blobs<'_>, place: &Place) -> Result<Head, StoreError> {
     let sqlite = StoreError::sqlite(&place.database());
     let mut insert = db
         .prepare_cached("INSERT INTO record (seq, at, kind, body, pieces, link) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
@@ -161,7 +165,7 @@ fn insert(db: &Connection, end: Head, records: &[Record], place: &Place) -> Resu
     let (mut head, at) = (end, now());
     for record in records {
         let whole = serde_json::to_string(record)?;
-        let (body, pieces) = cut(&whole, &place.blobs())?;
+        let (body, pieces) = cut(&whole, blobs)?;
         let pieces = if pieces.is_empty() { String::new() } else { serde_json::to_string(&pieces)? };
         let row = Row { seq: head.records, at, kind: kind(&whole), body: &body, pieces: &pieces };
         let link = chain::next(&head.link, row);
