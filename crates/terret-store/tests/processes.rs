@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{records, texts, written};
-use terret_agent::machine::Outcome;
+use support::{records, said, texts, written};
+use terret_agent::machine::{Outcome, Record};
 use terret_agent::{Agent, Journal as _, JournalError, SessionId, tool};
-use terret_llm::{ScriptedModel, ScriptedReply, ToolCall};
+use terret_llm::{Content, ScriptedModel, ScriptedReply, ToolCall};
 use terret_store::SqliteJournal;
 
 #[tokio::test]
@@ -127,18 +127,43 @@ async fn a_run_that_was_stopped_past_its_lease_and_resumed_elsewhere_starts_noth
 }
 
 #[tokio::test]
+async fn what_tools_can_say_survives_a_kill_byte_for_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut owner = Process::start(folder.path(), None);
+    assert_eq!(owner.ask("own"), "ok");
+    assert_eq!(owner.ask("strange"), "ok");
+    owner.kill();
+    assert!(SqliteJournal::new(folder.path()).load(&session()).await.unwrap() == strange());
+}
+
+/// Separators that are no line ends, line ends, NULs, what broken UTF-8 and lone surrogates become, escapes, a line of
+/// 2 MB, and more than some journals take in one record.
+fn strange() -> Vec<Record> {
+    let broken = String::from_utf8_lossy(b"\xff\xfe broken \xed\xa0\xbd").into_owned();
+    let texts =
+        ["\u{2028}\u{2029}\u{85}", "a\nb\r\nc\r", "\0a\0", &broken, "\u{1b}[2J\u{7}\\u0000\\ud83d\"", "{\"a\":"];
+    let mut records: Vec<_> = texts.iter().map(|text| said(vec![Content::text(*text)])).collect();
+    records.push(said(vec![Content::text("x".repeat(2 << 20))]));
+    records.push(said(vec![Content::text("0123456789\n".repeat(3_200_000))]));
+    records
+}
+
+#[tokio::test]
 async fn an_owner_that_was_stopped_in_the_middle_of_a_write_is_named_and_can_go_on() {
     let folder = tempfile::tempdir().unwrap();
-    let mut owner = Process::start_with(folder.path(), &[("TERRET_LEASE", "1")]);
+    let mut owner = Process::start_with(folder.path(), &[("TERRET_LEASE", "100")]);
     assert_eq!(owner.ask("own"), "ok");
     assert_eq!(owner.ask("append 0 1"), "ok");
     assert_eq!(owner.ask("begin"), "ok");
     owner.signal(Signal::STOP);
     let journal = SqliteJournal::new(folder.path());
     for _ in 0..2 {
-        let refused = journal.own(&session()).await.unwrap_err().to_string();
-        assert!(refused.contains(&owner.0.id().to_string()), "{refused}");
-        assert!(refused.contains("was stopped in the middle of a write: end that first"), "{refused}");
+        let refused = patiently(async || {
+            let refused = journal.own(&session()).await.unwrap_err().to_string();
+            refused.contains("was stopped in the middle of a write: end that first").then_some(refused)
+        });
+        let refused = refused.await;
+        assert!(refused.contains(&format!("process {}", owner.0.id())), "{refused}");
         assert_eq!(journal.load(&session()).await.unwrap(), texts(0..1, 10));
     }
     owner.signal(Signal::CONT);
@@ -367,6 +392,7 @@ async fn another_process() {
                 println!("> {}", journal.reader(&session()).unwrap().read_all().unwrap().records.len());
                 continue;
             }
+            "strange" => journal.append(&session(), 0, &strange()).await,
             "begin" => {
                 let database = rusqlite::Connection::open(folder.join("session/journal.db")).unwrap();
                 database.execute_batch("BEGIN IMMEDIATE").unwrap();
