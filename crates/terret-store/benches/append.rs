@@ -36,7 +36,11 @@ fn main() {
         for bytes in [1_000, 50_000, 200_000] {
             alone(folder.path(), bytes).await;
         }
-        for sessions in [1, 4, TOGETHER] {
+        println!(
+            "{:>8} {:>29} {:>15} {:>29}",
+            "at once", "a second: sync, SQLite, ours", "ratio to each", "CPU µs each"
+        );
+        for sessions in [1, 4, TOGETHER, TOGETHER] {
             together(folder.path(), sessions).await;
         }
         turns(folder.path()).await;
@@ -69,37 +73,52 @@ async fn alone(folder: &Path, bytes: usize) {
     println!("{bytes:>6} {:>12.2?} {:>12.2?} {ratio:>6.2} {:>12.2?} {:>12.2?}", sync[0], append[0], sync[1], append[1]);
 }
 
-/// Several sessions of one process, each in its own file; against as many threads, each with its own file.
+/// Several sessions of one process, each in its own file; against as many threads that each sync their own file, and as
+/// many that each commit the same bytes to their own database, with nothing of ours.
 async fn together(folder: &Path, sessions: usize) {
     let each = ROUNDS / 2;
-    let files = (0..sessions).map(|number| {
-        let mut file = log(folder, &format!("together-{sessions}-{number}"));
-        let body = serde_json::to_vec(&record(number, 1_000)).unwrap();
-        std::thread::spawn(move || {
-            for _ in 0..each {
-                file.write_all(&body).unwrap();
-                file.sync_data().unwrap();
-            }
-        })
+    let body = |number| serde_json::to_string(&record(number, 1_000)).unwrap();
+    let synced = in_threads(sessions, each, |number| {
+        let (mut file, body) = (log(folder, SessionId::new().as_str()), body(number));
+        move || {
+            file.write_all(body.as_bytes()).unwrap();
+            file.sync_data().unwrap();
+        }
     });
-    let (start, used) = (Instant::now(), cpu());
-    files.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
-    let synced = per_second(sessions * each, start);
-    let cpu_of_sync = (cpu() - used) / (sessions * each) as f64;
-
+    let committed = in_threads(sessions, each, |number| {
+        let db = rusqlite::Connection::open(folder.join(format!("{}.db", SessionId::new()))).unwrap();
+        db.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE record (body TEXT)")
+            .unwrap();
+        let body = body(number);
+        move || _ = db.prepare_cached("INSERT INTO record VALUES (?1)").unwrap().execute([&body]).unwrap()
+    });
     let journal = SqliteJournal::new(folder);
     let names: Vec<_> = (0..sessions).map(|_| SessionId::new()).collect();
     let owned: Vec<_> = join_all(names.iter().map(|session| journal.own(session))).await;
     let (start, used) = (Instant::now(), cpu());
     append_to_all(&journal, &names, each).await;
-    let appended = per_second(sessions * each, start);
-    let cpu_of_append = (cpu() - used) / (sessions * each) as f64;
+    let appended = [per_second(sessions * each, start), (cpu() - used) / (sessions * each) as f64];
     drop(owned);
     println!(
-        "{sessions} at once, 1 KB each: {synced:.0} syncs/s ({cpu_of_sync:.0} µs of CPU each), {appended:.0} appends/s \
-         ({cpu_of_append:.0} µs), ratio {:.2}",
-        synced / appended
+        "{sessions:>8} {:>9.0} {:>9.0} {:>9.0} {:>6.2} {:>8.2} {:>9.0} {:>9.0} {:>9.0}",
+        synced[0],
+        committed[0],
+        appended[0],
+        synced[0] / appended[0],
+        committed[0] / appended[0],
+        synced[1],
+        committed[1],
+        appended[1]
     );
+}
+
+/// How often threads do something in a second, and the microseconds of CPU that it takes.
+fn in_threads<Work: FnMut() + Send + 'static>(threads: usize, each: usize, work: impl Fn(usize) -> Work) -> [f64; 2] {
+    let works: Vec<_> = (0..threads).map(work).collect();
+    let (start, used) = (Instant::now(), cpu());
+    let run = |mut work: Work| std::thread::spawn(move || (0..each).for_each(|_| work()));
+    works.into_iter().map(run).collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+    [per_second(threads * each, start), (cpu() - used) / (threads * each) as f64]
 }
 
 /// Returns how long each append took.

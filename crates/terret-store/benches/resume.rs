@@ -1,4 +1,4 @@
-//! What it costs to list and to open long sessions: time, and the most memory that a process has for it.
+//! What it costs to list, to open and to search long sessions: time, and the most memory that a process has for it.
 //!
 //! Each figure is of a process of its own. `cargo bench -p terret-store --bench resume`
 
@@ -23,7 +23,7 @@ fn main() {
         for records in [1_000, 10_000, 100_000] {
             let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
             make(folder.path(), records, needed == "all");
-            for work in ["nothing", "list", "list again", "load", "resume"] {
+            for work in ["nothing", "list", "list again", "load", "resume", "search", "search again"] {
                 let output = Command::new(std::env::current_exe().unwrap())
                     .env("TERRET_BENCH_FOLDER", folder.path())
                     .env("TERRET_BENCH_WORK", work)
@@ -85,7 +85,8 @@ fn measured(folder: &Path, work: &str) {
                 let _owned = journal.own(&session()).await.unwrap();
                 drop(journal.resume(&session()).await.unwrap());
             }
-            _ => drop(journal.list().unwrap()),
+            "list" | "list again" => drop(journal.list().unwrap()),
+            _ => assert!(journal.search("77 word", 1).unwrap().len() <= 1),
         }
     });
     let time = start.elapsed().as_secs_f64() * 1e3;

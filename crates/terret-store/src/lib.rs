@@ -13,8 +13,9 @@
 //! ```
 //!
 //! - An append is a transaction that is synced before it returns, and a record is never changed afterwards.
-//! - A session has one owner. Its number is checked inside every append, so that one that was replaced while it was
-//!   stopped can't write.
+//! - A session has one owner. One that died is replaced by whoever asks next, and so is one that was silent for longer than
+//!   its [lease](SqliteJournal::lease). Its number is checked inside every append, so that one that was replaced while it
+//!   was stopped can't write.
 //! - Each record carries a checksum over itself and the record before it, and the head says where the chain must end.
 //!   What was changed, lost or cut off behind our back is found and named; it is never repaired silently.
 //! - Readers wait for nobody, and nobody waits for them.
