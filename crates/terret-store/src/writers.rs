@@ -62,7 +62,9 @@ impl Writers {
 
 fn start(lease: Duration) -> Sender<Job> {
     let (sender, jobs) = channel();
-    std::thread::spawn(move || write(&jobs, lease / 3));
+    // Neither without a pause nor later than a clock can tell.
+    let beat = (lease / 3).clamp(Duration::from_millis(10), Duration::from_secs(3600));
+    std::thread::spawn(move || write(&jobs, beat));
     sender
 }
 

@@ -40,20 +40,22 @@ impl Lines {
         self.0.join(format!("{}-{name}", session.as_str().len()))
     }
 
-    fn read(&self, session: &SessionId) -> Vec<Record> {
-        let text = std::fs::read_to_string(self.path(session)).unwrap_or_default();
-        text.lines().flat_map(|line| serde_json::from_str::<Vec<Record>>(line).unwrap()).collect()
+    /// The lines: how many records, and the records.
+    fn text(&self, session: &SessionId) -> String {
+        std::fs::read_to_string(self.path(session)).unwrap_or_default()
     }
 
     fn write(&self, session: &SessionId, expected: u64, records: &[Record]) -> Result<(), JournalError> {
         let lock = File::create(self.0.join("lock")).unwrap();
         lock.lock().unwrap();
-        let found = self.read(session).len() as u64;
+        let found =
+            self.text(session).lines().map(|line| line.split_once(' ').unwrap().0.parse::<u64>().unwrap()).sum();
         if found != expected {
             return Err(JournalError::Behind { session: session.clone(), expected, found });
         }
         let mut file = File::options().append(true).create(true).open(self.path(session)).unwrap();
-        file.write_all(format!("{}\n", serde_json::to_string(records).unwrap()).as_bytes()).unwrap();
+        let line = format!("{} {}\n", records.len(), serde_json::to_string(records).unwrap());
+        file.write_all(line.as_bytes()).unwrap();
         file.sync_all().unwrap();
         Ok(())
     }
@@ -70,6 +72,9 @@ impl Journal for Lines {
     }
 
     fn load<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Vec<Record>, JournalError>> {
-        std::future::ready(Ok(self.read(session))).boxed()
+        let text = self.text(session);
+        let records =
+            text.lines().flat_map(|line| serde_json::from_str::<Vec<Record>>(line.split_once(' ').unwrap().1).unwrap());
+        std::future::ready(Ok(records.collect())).boxed()
     }
 }
