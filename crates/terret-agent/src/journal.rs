@@ -87,7 +87,7 @@ pub trait Journal: Send + Sync {
 
     /// Offers the state after the first `records` records, so that a later [`resume`](Self::resume) need not read those.
     ///
-    /// The driver does so whenever the transcript has become shorter. A checkpoint proves nothing: it can be dropped,
+    /// The driver does so after each compaction. A checkpoint proves nothing: it can be dropped,
     /// late, lost or forgotten, as the default does, and nothing but time depends on it.
     fn checkpoint<'a>(&'a self, session: &'a SessionId, records: u64, state: &'a State) -> BoxFuture<'a, ()> {
         let _ = (session, records, state);

@@ -62,7 +62,7 @@ fn record(number: u64, needed: bool) -> Record {
     let text = format!("{number} {}", "word and word ".repeat(70));
     if !needed {
         let failure = Failure::Model(ModelError::new(ErrorKind::Server, text));
-        return Record::AttemptFailed { failure, usage: Usage::default(), cost: Money::ZERO };
+        return Record::AttemptFailed { failure, recovery: None, usage: Usage::default(), cost: Money::ZERO };
     }
     let reply: Message = serde_json::from_value::<AssistantMessage>(serde_json::json!({
         "content": [{"type": "text", "text": text}], "provider": "p", "model": "m", "wire": "openai-completions",

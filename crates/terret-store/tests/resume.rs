@@ -6,11 +6,12 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use support::{Written, texts, written};
-use terret_agent::machine::{Failure, Record, State, apply};
-use terret_agent::{Journal as _, JournalError, Resumed, fold};
-use terret_llm::{ErrorKind, ModelError, Money, Usage};
+use terret_agent::machine::{Failure, Outcome, Record, State, apply};
+use terret_agent::{Agent, Journal as _, JournalError, Resumed, SessionId, fold};
+use terret_llm::{ErrorKind, ModelError, Money, ScriptedModel, ScriptedReply, Usage};
 use terret_store::{Damage, SqliteJournal};
 
 /// A session of ten records with a checkpoint after the sixth.
@@ -43,6 +44,35 @@ async fn a_resume_reads_only_what_follows_the_checkpoint() {
     change(7);
     let refused = closed.journal().resume(&session).await.unwrap_err();
     assert!(refused.to_string().contains("record 7 was changed"), "{refused}");
+}
+
+#[tokio::test]
+async fn after_a_compaction_a_resume_begins_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Arc::new(SqliteJournal::new(folder.path()));
+    let id: SessionId = "session".to_owned().into();
+    let long = (0..3).map(|_| ScriptedReply::text("word ".repeat(10_000)));
+    let model = ScriptedModel::new(long.chain(["Notes.", "So."].map(ScriptedReply::text)));
+    let session = Agent::builder(model).build().unwrap().open(journal.clone(), id.clone()).await.unwrap();
+    for _ in 0..3 {
+        session.prompt("go on").report().await;
+    }
+    assert_eq!(session.compact().report().await.outcome, Outcome::Completed);
+    session.prompt("and now?").report().await;
+    let transcript = session.transcript().await;
+    drop(session);
+    assert!(folder.path().join("session/checkpoint").exists());
+
+    let records = journal.load(&id).await.unwrap();
+    let resumed = journal.resume(&id).await.unwrap();
+    assert_eq!(resumed, Resumed { state: fold(&records), records: records.len() as u64 });
+    assert_eq!(*resumed.state.transcript(), transcript);
+    // What the summary stands for isn't read any more.
+    let database = rusqlite::Connection::open(folder.path().join("session/journal.db")).unwrap();
+    database
+        .execute_batch("DROP TRIGGER a_record_is_never_changed; UPDATE record SET body = '' WHERE seq = 0")
+        .unwrap();
+    assert_eq!(journal.resume(&id).await, Ok(resumed));
 }
 
 #[tokio::test]
@@ -104,6 +134,7 @@ async fn who_does_not_own_a_session_keeps_no_checkpoint_of_it() {
 async fn memory_is_bounded_by_what_is_needed() {
     let failure = |at: usize| Record::AttemptFailed {
         failure: Failure::Model(ModelError::new(ErrorKind::Server, format!("{at} {}", "x".repeat(60_000)))),
+        recovery: None,
         usage: Usage::default(),
         cost: Money::ZERO,
     };
