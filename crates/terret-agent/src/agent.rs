@@ -21,7 +21,7 @@ use crate::driver::{Cancel, Driver, Log, Reins, now, trace};
 use crate::event::{Event, Events, Publisher, Report, Subscriber};
 use crate::gate::{AllowAll, Gate};
 use crate::hooks::{HookList, Hooks};
-use crate::journal::{Journal, JournalError, MemoryJournal, SessionId, fold};
+use crate::journal::{Journal, JournalError, MemoryJournal, Resumed, SessionId};
 use crate::limit::Spill;
 use crate::machine::{Answer, Failure, Input, Limits, Outcome, Prompt, QueueKind, RunId, Spent, Task};
 use crate::review::{Reviewer, TypedRun};
@@ -109,8 +109,8 @@ impl Agent {
     /// this returns is dropped and its last run has ended.
     pub async fn open(&self, journal: Arc<dyn Journal>, id: SessionId) -> Result<Session, JournalError> {
         let ownership = journal.own(&id).await?;
-        let records = journal.load(&id).await?;
-        let log = Log { state: fold(&records), records: records.len() as u64, _ownership: ownership };
+        let Resumed { state, records } = journal.resume(&id).await?;
+        let log = Log { state, records, _ownership: ownership };
         Ok(Session::new(self.clone(), journal, id, log))
     }
 

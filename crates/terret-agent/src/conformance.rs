@@ -25,8 +25,10 @@ use terret_llm::{
     Thinking, ToolCall, ToolResultMessage, Usage, UserMessage, wire::WireFormat,
 };
 
-use crate::machine::{Budget, Epoch, Failure, Limits, Outcome, QueueKind, Record, Recovery, RunId, Task, ToolFacts};
-use crate::{Journal, JournalError, SessionId};
+use crate::machine::{
+    Budget, Epoch, Failure, Limits, Outcome, QueueKind, Record, Recovery, RunId, State, Task, ToolFacts,
+};
+use crate::{Journal, JournalError, Resumed, SessionId, fold};
 
 /// Checks everything. Panics at the first thing that is wrong, with its name.
 ///
@@ -45,6 +47,8 @@ pub async fn check<Place: Fn() -> Arc<dyn Journal>>(empty: impl Fn() -> Place) {
     sessions_of_similar_names_are_different(&empty()).await;
     every_content_comes_back_equal(&empty()).await;
     many_records_at_once_are_one_append(&empty()).await;
+    a_session_is_resumed_as_it_was_left(&empty()).await;
+    a_checkpoint_changes_nothing(&empty()).await;
 }
 
 /// Loading a session that doesn't exist is no error, and doesn't make it exist.
@@ -219,6 +223,38 @@ pub async fn many_records_at_once_are_one_append(place: &impl Fn() -> Arc<dyn Jo
     let (journal, session) = (place(), SessionId::new());
     journal.append(&session, 0, &numbered(0..3000)).await.unwrap();
     assert_eq!(place().load(&session).await, Ok(numbered(0..3000)));
+}
+
+/// For the writer and for whoever comes later.
+pub async fn a_session_is_resumed_as_it_was_left(place: &impl Fn() -> Arc<dyn Journal>) {
+    let (journal, session) = (place(), SessionId::new());
+    assert_eq!(journal.resume(&session).await, Ok(Resumed::default()));
+    let _owned = journal.own(&session).await.unwrap();
+    journal.append(&session, 0, &all_kinds()).await.unwrap();
+    let left = Resumed { state: fold(&all_kinds()), records: all_kinds().len() as u64 };
+    assert!(journal.resume(&session).await.as_ref() == Ok(&left), "for the writer");
+    assert!(place().resume(&session).await.as_ref() == Ok(&left), "for whoever comes later");
+}
+
+/// Whether it is kept or not, and however often it is told.
+pub async fn a_checkpoint_changes_nothing(place: &impl Fn() -> Arc<dyn Journal>) {
+    let (journal, session) = (place(), SessionId::new());
+    let _owned = journal.own(&session).await.unwrap();
+    let records = all_kinds();
+    journal.checkpoint(&session, 0, &State::new()).await;
+    for (at, record) in (0..).zip(&records) {
+        journal.append(&session, at, std::slice::from_ref(record)).await.unwrap();
+        if at % 20 == 0 {
+            let so_far = records.iter().take(usize::try_from(at).unwrap() + 1);
+            journal.checkpoint(&session, at + 1, &fold(so_far)).await;
+            journal.append(&session, at + 1, &[]).await.unwrap();
+            let resumed = place().resume(&session).await.unwrap();
+            assert!(resumed.state == fold(records.iter().take(usize::try_from(at).unwrap() + 1)), "after record {at}");
+        }
+    }
+    let left = Resumed { state: fold(&records), records: records.len() as u64 };
+    assert!(place().resume(&session).await == Ok(left));
+    assert!(place().load(&session).await == Ok(records), "all records are still there");
 }
 
 fn behind(session: &SessionId, expected: u64, found: u64) -> JournalError {

@@ -72,6 +72,36 @@ pub trait Journal: Send + Sync {
 
     /// All records of a session in order; none for a session that doesn't exist.
     fn load<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Vec<Record>, JournalError>>;
+
+    /// The state that all records of a session fold to.
+    ///
+    /// The default loads and folds them. An implementation whose sessions grow long takes them in one by one, so that
+    /// memory is bounded by the state, and may begin at a [checkpoint](Self::checkpoint) that it has checked against its
+    /// records.
+    fn resume<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Resumed, JournalError>> {
+        Box::pin(async move {
+            let records = self.load(session).await?;
+            Ok(Resumed { state: fold(&records), records: records.len() as u64 })
+        })
+    }
+
+    /// Offers the state after the first `records` records, so that a later [`resume`](Self::resume) need not read those.
+    ///
+    /// The driver does so after each compaction. A checkpoint proves nothing: it can be dropped,
+    /// late, lost or forgotten, as the default does, and nothing but time depends on it.
+    fn checkpoint<'a>(&'a self, session: &'a SessionId, records: u64, state: &'a State) -> BoxFuture<'a, ()> {
+        let _ = (session, records, state);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// A session as it was left.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Resumed {
+    /// What its records fold to.
+    pub state: State,
+    /// How many they are.
+    pub records: u64,
 }
 
 /// Why a journal can't do what it was asked.

@@ -56,7 +56,7 @@ pub use compaction::{ModelSummary, Summarize, Summary, SummaryFailed};
 pub use event::{Event, Events, PartialBlock, Report, Snapshot};
 pub use gate::{AllowAll, Gate};
 pub use hooks::{HookError, Hooks, Review};
-pub use journal::{Journal, JournalError, MemoryJournal, Ownership, SessionId, fold};
+pub use journal::{Journal, JournalError, MemoryJournal, Ownership, Resumed, SessionId, fold};
 pub use limit::Spill;
 pub use review::{Typed, TypedRun};
 pub use tool::{

@@ -34,8 +34,17 @@ pub(crate) struct Piece {
     base64: bool,
 }
 
+/// Where blobs are kept.
+#[derive(Clone, Copy)]
+pub(crate) struct Blobs<'a> {
+    pub(crate) folder: &'a Path,
+    /// Where another session may have the same ones. A blob is never changed, and lives as long as some session names it:
+    /// each has a name of its own for it.
+    pub(crate) shared: Option<&'a Path>,
+}
+
 /// Cuts what is long out of a record, and makes it durable.
-pub(crate) fn cut<'a>(body: &'a str, folder: &Path) -> Result<(Cow<'a, str>, Vec<Piece>), StoreError> {
+pub(crate) fn cut<'a>(body: &'a str, blobs: Blobs<'_>) -> Result<(Cow<'a, str>, Vec<Piece>), StoreError> {
     if body.len() <= PICTURE {
         return Ok((Cow::Borrowed(body), Vec::new()));
     }
@@ -54,7 +63,7 @@ pub(crate) fn cut<'a>(body: &'a str, folder: &Path) -> Result<(Cow<'a, str>, Vec
         }
         let bytes = bytes.as_deref().unwrap_or(string.as_bytes());
         let sha256 = sha256(bytes);
-        keep(&folder.join(&sha256), bytes)?;
+        keep(&sha256, bytes, blobs)?;
         left.push_str(body.get(copied..start).unwrap_or_default());
         pieces.push(Piece { at: left.len(), sha256, bytes: bytes.len() as u64, base64 });
         copied = end;
@@ -64,7 +73,7 @@ pub(crate) fn cut<'a>(body: &'a str, folder: &Path) -> Result<(Cow<'a, str>, Vec
     }
     left.push_str(body.get(copied..).unwrap_or_default());
     // Also for a file that was there: whoever made it may have died before its name was durable.
-    sync_folder(folder)?;
+    sync_folder(blobs.folder)?;
     Ok((Cow::Owned(left), pieces))
 }
 
@@ -97,22 +106,26 @@ pub(crate) fn splice(left: &str, pieces: &[Piece], folder: &Path, record: u64) -
 }
 
 /// Writes a file under its final name only when it is whole and durable.
-fn keep(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    if path.metadata().is_ok_and(|there| there.len() == bytes.len() as u64) {
+fn keep(name: &str, bytes: &[u8], Blobs { folder, shared }: Blobs<'_>) -> Result<(), StoreError> {
+    let path = folder.join(name);
+    let is_there = |path: &Path| path.metadata().is_ok_and(|there| there.len() == bytes.len() as u64);
+    if is_there(&path) {
         return Ok(());
     }
-    if let Some(folder) = path.parent()
-        && !folder.is_dir()
-    {
+    if !folder.is_dir() {
         std::fs::create_dir(folder).map_err(|error| StoreError::io(folder, error))?;
         sync_folder(folder.parent().unwrap_or(folder))?;
+    }
+    let other = shared.map(|shared| shared.join(name)).filter(|other| is_there(other));
+    if other.is_some_and(|other| std::fs::hard_link(other, &path).is_ok()) {
+        return Ok(());
     }
     let part = path.with_extension("part");
     let write = || {
         let mut file = File::create(&part)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        std::fs::rename(&part, path)
+        std::fs::rename(&part, &path)
     };
     write().map_err(|error| {
         // Half a file is of no use to anybody, and there may be no room for it.
@@ -144,6 +157,10 @@ fn strings(json: &str) -> impl Iterator<Item = Range<usize>> {
 mod tests {
     use super::*;
 
+    fn alone(folder: &Path) -> Blobs<'_> {
+        Blobs { folder, shared: None }
+    }
+
     #[test]
     fn strings_are_found_with_their_escapes() {
         let json = r#"{"a":["x\"y","\\"],"":1,"b":"ü"}"#;
@@ -159,7 +176,7 @@ mod tests {
         let picture = STANDARD.encode(vec![0xfe; 5000]);
         let not_base64 = "@".repeat(PICTURE);
         let body = format!(r#"{{"a":"{long}","data":"{picture}","b":[{{"data":"{not_base64}"}},"{long}"]}}"#);
-        let (left, pieces) = cut(&body, &folder.path().join("blobs")).unwrap();
+        let (left, pieces) = cut(&body, alone(&folder.path().join("blobs"))).unwrap();
         assert_eq!(left, format!(r#"{{"a":"","data":"","b":[{{"data":"{not_base64}"}},""]}}"#));
         assert_eq!(pieces.iter().map(|piece| piece.base64).collect::<Vec<_>>(), [false, true, false]);
         let files = std::fs::read_dir(folder.path().join("blobs")).unwrap().count();
@@ -173,7 +190,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let bytes: Vec<u8> = (0..3000u32).map(|at| at.to_le_bytes()[0]).collect();
         let body = format!(r#"{{"data":"{}"}}"#, STANDARD.encode(&bytes));
-        let (_, pieces) = cut(&body, folder.path()).unwrap();
+        let (_, pieces) = cut(&body, alone(folder.path())).unwrap();
         assert_eq!(std::fs::read(folder.path().join(&pieces[0].sha256)).unwrap(), bytes);
     }
 }

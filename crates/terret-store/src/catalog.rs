@@ -2,31 +2,19 @@
 
 use std::path::Path;
 
-use rusqlite::OptionalExtension as _;
-use terret_agent::machine::Record;
-use terret_agent::{SessionId, fold};
-use terret_llm::{Block, Message, Transcript};
+use terret_agent::SessionId;
+use terret_agent::machine::{Record, State, apply};
+use terret_llm::Transcript;
 
 use crate::database::open_to_write;
 use crate::error::{Damage, StoreError};
 use crate::index::{Index, stamp};
 use crate::info::{Origin, SessionInfo};
 use crate::journal::{SqliteJournal, locked};
-use crate::lock::Lock;
+use crate::lock::{LEASE, Lock};
 use crate::owned::{Owned, check_end};
 use crate::place::{Place, sync_folder};
 use crate::reader::{Reader, Reading, exists};
-
-/// A message that holds what was searched for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
-    /// The session.
-    pub session: SessionInfo,
-    /// The number of the record that holds the message.
-    pub record: u64,
-    /// The line in which it was found, cut to what stands around it.
-    pub line: String,
-}
 
 /// A session that was made of another one.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,31 +72,6 @@ impl SqliteJournal {
         }
     }
 
-    /// The messages that hold a text, of the newest session first; at most `most`. Case doesn't matter for ASCII.
-    pub fn search(&self, text: &str, most: usize) -> Result<Vec<Hit>, StoreError> {
-        let (mut hits, text) = (Vec::new(), text.to_ascii_lowercase());
-        for session in self.list()? {
-            let Ok(mut reader) = self.reader(&session.id) else { continue };
-            loop {
-                // A damaged session is searched as far as it can be read.
-                let Ok(reading) = reader.read(1000) else { break };
-                if reading.records.is_empty() {
-                    break;
-                }
-                for kept in reading.records {
-                    let Some(line) = message_of(&kept.record).and_then(|message| line_with(message, &text)) else {
-                        continue;
-                    };
-                    hits.push(Hit { session: session.clone(), record: kept.seq, line });
-                    if hits.len() >= most {
-                        return Ok(hits);
-                    }
-                }
-            }
-        }
-        Ok(hits)
-    }
-
     /// Calls a session something, also while it runs; `None` takes its title away.
     pub fn rename(&self, session: &SessionId, title: Option<&str>) -> Result<(), StoreError> {
         let place = self.existing(session)?;
@@ -121,7 +84,8 @@ impl SqliteJournal {
     /// Deletes a session with everything that belongs to it. One that somebody has open is refused.
     pub fn delete(&self, session: &SessionId) -> Result<(), StoreError> {
         let place = self.existing(session)?;
-        let _lock = locked(&place, |place| Lock::take(&place.owner()))?;
+        // Not from one that was only stopped: it would go on to write into nothing.
+        let _lock = locked(&place, Lock::take_free, LEASE)?;
         // At once for everybody, however long the rest takes.
         let name = place.folder.file_name().unwrap_or_default().to_string_lossy();
         let gone = self.folder().join(format!(".deleted-{name}"));
@@ -164,9 +128,9 @@ impl SqliteJournal {
 
     /// The messages of a session, as far as they can be read, and what can't.
     pub fn transcript(&self, session: &SessionId) -> Result<(Transcript, Vec<Damage>), StoreError> {
-        let reading = self.reader(session)?.read_all()?;
-        let state = fold(reading.records.iter().map(|kept| &kept.record));
-        Ok((state.transcript().clone(), reading.damage))
+        let mut state = State::new();
+        let damage = self.reader(session)?.each_to_the_end(|kept| apply(&mut state, &kept.record))?;
+        Ok((state.transcript().clone(), damage))
     }
 
     /// Makes a session of these records. One that has some is refused.
@@ -177,13 +141,12 @@ impl SqliteJournal {
         origin: Option<&Origin>,
     ) -> Result<(), StoreError> {
         let place = Place::new(self.folder(), session);
-        let lock = locked(&place, |place| Lock::take(&place.owner()))?;
-        let mut owned = Owned::open(&place)?;
+        let mut owned = Owned::open(&place, locked(&place, Lock::take_free, LEASE)?)?;
+        owned.shares_with = origin.map(|origin| Place::new(self.folder(), &origin.session).blobs());
         let made = owned.append(0, records).and_then(|()| match origin {
             Some(origin) => owned.set_origin(&serde_json::to_string(origin)?),
             None => Ok(()),
         });
-        drop(lock);
         owned.close();
         made
     }
@@ -241,9 +204,9 @@ fn is_damaged(damage: &[Damage], seq: u64) -> bool {
 /// How many records yield as many of the first `messages` messages as can be had without splitting results from their
 /// calls. The end of a run belongs to its last message.
 fn cut_after(records: &[Record], messages: usize) -> usize {
-    let (mut state, mut longest, mut cut) = (terret_agent::machine::State::new(), 0, 0);
+    let (mut state, mut longest, mut cut) = (State::new(), 0, 0);
     for (record, after) in records.iter().zip(1..) {
-        terret_agent::machine::apply(&mut state, record);
+        apply(&mut state, record);
         let length = state.transcript().len();
         if length > messages {
             break;
@@ -253,36 +216,6 @@ fn cut_after(records: &[Record], messages: usize) -> usize {
         }
     }
     cut
-}
-
-fn message_of(record: &Record) -> Option<&Message> {
-    match record {
-        Record::RunStarted { prompt, .. } => prompt.as_deref(),
-        Record::Queued { message, .. } | Record::ReplyAccepted { message, .. } => Some(message),
-        Record::CallClosed { result } => Some(result),
-        _ => None,
-    }
-}
-
-/// The first line of a message that holds a text, with what stands around it.
-fn line_with(message: &Message, text: &str) -> Option<String> {
-    let in_text = |it: &str| {
-        it.lines().find_map(|line| {
-            let at = line.to_ascii_lowercase().find(text)?;
-            let from = line.floor_char_boundary(at.saturating_sub(60));
-            let to = line.ceil_char_boundary((at + text.len() + 60).min(line.len()));
-            line.get(from..to).map(|line| line.trim().to_owned())
-        })
-    };
-    match message {
-        Message::User(user) => user.content.iter().filter_map(|content| content.as_text()).find_map(in_text),
-        Message::ToolResult(result) => result.content.iter().filter_map(|content| content.as_text()).find_map(in_text),
-        Message::Assistant(reply) => reply.content.iter().find_map(|block| match block {
-            Block::Text(block) => in_text(&block.text),
-            Block::ToolCall(call) => in_text(&call.name).or_else(|| in_text(call.arguments.as_str())),
-            _ => None,
-        }),
-    }
 }
 
 impl Reader {
@@ -299,19 +232,6 @@ impl Reader {
             })
         });
         row.map_err(StoreError::sqlite(&path))
-    }
-
-    /// Goes on after this many records, if there are as many.
-    fn skip_to(&mut self, records: u64) -> Result<bool, StoreError> {
-        let Some(last) = records.checked_sub(1) else { return Ok(true) };
-        let link = self.db.query_row("SELECT link FROM record WHERE seq = ?1", [last], |row| row.get(0)).optional();
-        self.link = link.map_err(StoreError::sqlite(&self.place.database()))?;
-        if self.link.is_some() {
-            self.next = records;
-        } else {
-            self.link = Some(crate::chain::start(&self.place.session));
-        }
-        Ok(self.next == records)
     }
 }
 

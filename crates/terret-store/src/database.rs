@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
 use crate::error::StoreError;
 use crate::lock::myself;
@@ -123,9 +123,18 @@ fn check_format(db: &Connection, path: &Path) -> Result<(), StoreError> {
 }
 
 /// Makes the caller the owner, and everybody before it none. The new fence is durable on return.
-pub(crate) fn raise_fence(db: &Connection, path: &Path) -> Result<i64, StoreError> {
+pub(crate) fn raise_fence(db: &Connection, place: &Place) -> Result<i64, StoreError> {
     let raise = "UPDATE session SET fence = fence + 1, owner = ?1 RETURNING fence";
-    db.query_row(raise, [myself()], |row| row.get(0)).map_err(StoreError::sqlite(path))
+    db.query_row(raise, [myself()], |row| row.get(0)).map_err(|error| match error.sqlite_error_code() {
+        // It was stopped in the middle of a write: SQLite's own lock stays with it for as long as it lives.
+        Some(ErrorCode::DatabaseBusy) => {
+            let owner = db.query_row("SELECT owner FROM session", [], |row| row.get(0));
+            let owner: String = owner.unwrap_or_else(|_| "another process".to_owned());
+            let owner = format!("{owner}, which was stopped in the middle of a write");
+            StoreError::Owned { session: place.session.clone(), owner }
+        }
+        _ => StoreError::sqlite(&place.database())(error),
+    })
 }
 
 /// A path in a URI of SQLite.

@@ -65,16 +65,26 @@ impl Index {
 
 type Known = HashMap<String, (String, SessionInfo)>;
 
-fn open(path: &Path) -> rusqlite::Result<(Connection, Known)> {
+/// Opens a database that can be made anew from the sessions, or makes an empty one. Fails for one of another format.
+pub(crate) fn open_rebuildable(path: &Path, format: i64, schema: &str) -> rusqlite::Result<Connection> {
+    // As private as the sessions. If it can't be made, SQLite says why.
+    #[cfg(unix)]
+    let _ = std::os::unix::fs::OpenOptionsExt::mode(std::fs::OpenOptions::new().append(true).create(true), 0o600)
+        .open(path);
     let db = Connection::open(path)?;
     db.busy_timeout(Duration::from_millis(500))?;
     db.pragma_update(None, "synchronous", "OFF")?;
-    let format: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if format != FORMAT && format != 0 {
+    let found: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if found != format && found != 0 {
         return Err(rusqlite::Error::InvalidQuery);
     }
-    db.execute_batch(SCHEMA)?;
-    db.pragma_update(None, "user_version", FORMAT)?;
+    db.execute_batch(schema)?;
+    db.pragma_update(None, "user_version", format)?;
+    Ok(db)
+}
+
+fn open(path: &Path) -> rusqlite::Result<(Connection, Known)> {
+    let db = open_rebuildable(path, FORMAT, SCHEMA)?;
     let known = {
         let mut statement = db.prepare("SELECT folder, stamp, info FROM session")?;
         let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?)))?;

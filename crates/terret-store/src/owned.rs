@@ -1,14 +1,16 @@
 use std::fs::{DirBuilder, File, OpenOptions};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use terret_agent::machine::Record;
 
-use crate::blobs::cut;
+use crate::blobs::{Blobs, cut};
 use crate::chain::{self, Link, Row};
 use crate::database::{create, now, open_to_write, raise_fence};
 use crate::error::StoreError;
 use crate::head::Head;
-use crate::lock::Lock;
+use crate::lock::{LEASE, Lock};
 use crate::place::{Place, sync_folder};
 use crate::reader::{Reader, exists};
 
@@ -17,13 +19,19 @@ pub(crate) struct Owned {
     place: Place,
     db: Connection,
     head: File,
+    pub(crate) lock: SharedLock,
+    /// Where another session keeps blobs, of which those that are needed here are shared.
+    pub(crate) shares_with: Option<PathBuf>,
     /// Who this owner is: the next one has a higher number.
     pub(crate) fence: i64,
 }
 
+/// The lock of a session, until its owner lets go of it.
+pub(crate) type SharedLock = Arc<Mutex<Option<Lock>>>;
+
 impl Owned {
-    /// Opens a session of which the caller has the lock. Refuses a damaged one, and leaves it as it is.
-    pub(crate) fn open(place: &Place) -> Result<Self, StoreError> {
+    /// Opens a session. Refuses a damaged one, and leaves it as it is.
+    pub(crate) fn open(place: &Place, mut lock: Lock) -> Result<Self, StoreError> {
         let path = place.database();
         if !exists(place)? {
             create(place)?;
@@ -31,9 +39,18 @@ impl Owned {
         // Before SQLite opens it for writing, which would throw away what it can't use of the log.
         check_end(place)?;
         let db = open_to_write(&path)?;
-        let fence = raise_fence(&db, &path)?;
+        let fence = raise_fence(&db, place)?;
+        lock.confirm()?;
         let head = open_head(&db, place)?;
-        Ok(Self { place: place.clone(), db, head, fence })
+        Ok(Self { place: place.clone(), db, head, lock: Arc::new(Mutex::new(Some(lock))), shares_with: None, fence })
+    }
+
+    /// Says that the owner is there.
+    pub(crate) fn renew(&self) {
+        if let Some(lock) = &mut *self.lock.lock().unwrap_or_else(PoisonError::into_inner) {
+            // If it can't, others take the owner for stopped, and the fence keeps the two apart.
+            let _ = lock.renew();
+        }
     }
 
     /// Appends all records or none. Durable on return.
@@ -47,7 +64,8 @@ impl Owned {
         if end.records != expected {
             return Err(StoreError::Behind { session: self.place.session.clone(), expected, found: end.records });
         }
-        let head = insert(&transaction, end, records, &self.place)?;
+        let blobs = Blobs { folder: &self.place.blobs(), shared: self.shares_with.as_deref() };
+        let head = insert(&transaction, end, records, blobs, &self.place)?;
         transaction.commit().map_err(&sqlite)?;
         // The records are durable, whatever becomes of the head. Its place on the disk is taken since it was made.
         let _ = head.write(&mut self.head);
@@ -62,14 +80,15 @@ impl Owned {
 
     /// Lets go of the session. One without records leaves nothing behind.
     pub(crate) fn close(self) {
-        let Self { place, db, head, .. } = self;
+        let Self { place, db, head, lock, .. } = self;
+        drop(lock.lock().unwrap_or_else(PoisonError::into_inner).take());
         let empty = is_empty(&db, &place);
         drop(db);
         // While nobody waits for it. Without it, only the head may be behind after a power failure.
         let _ = head.sync_all();
         // Somebody else may have owned it in the meantime: what counts is what is there once it is locked again.
         if empty
-            && let Ok(Ok(_lock)) = Lock::take(&place.owner())
+            && let Ok(Ok(_lock)) = Lock::take_free(&place.owner(), LEASE)
             && Reader::open_place(&place).is_ok_and(|reader| is_empty(&reader.db, &place))
         {
             // If it can't be removed, there is an empty session more, which no list shows.
@@ -138,7 +157,7 @@ pub(crate) fn end(db: &Connection, place: &Place) -> Result<Head, StoreError> {
     })
 }
 
-fn insert(db: &Connection, end: Head, records: &[Record], place: &Place) -> Result<Head, StoreError> {
+fn insert(db: &Connection, end: Head, records: &[Record], blobs: Blobs<'_>, place: &Place) -> Result<Head, StoreError> {
     let sqlite = StoreError::sqlite(&place.database());
     let mut insert = db
         .prepare_cached("INSERT INTO record (seq, at, kind, body, pieces, link) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
@@ -146,7 +165,7 @@ fn insert(db: &Connection, end: Head, records: &[Record], place: &Place) -> Resu
     let (mut head, at) = (end, now());
     for record in records {
         let whole = serde_json::to_string(record)?;
-        let (body, pieces) = cut(&whole, &place.blobs())?;
+        let (body, pieces) = cut(&whole, blobs)?;
         let pieces = if pieces.is_empty() { String::new() } else { serde_json::to_string(&pieces)? };
         let row = Row { seq: head.records, at, kind: kind(&whole), body: &body, pieces: &pieces };
         let link = chain::next(&head.link, row);

@@ -37,6 +37,10 @@ impl Place {
         self.folder.join("head")
     }
 
+    pub(crate) fn checkpoint(&self) -> PathBuf {
+        self.folder.join("checkpoint")
+    }
+
     pub(crate) fn owner(&self) -> PathBuf {
         self.folder.join("owner")
     }

@@ -1,9 +1,9 @@
 use std::path::Path;
 
 use rusqlite::types::FromSql;
-use rusqlite::{Connection, Row as SqlRow};
+use rusqlite::{Connection, OptionalExtension as _, Row as SqlRow};
+use terret_agent::SessionId;
 use terret_agent::machine::Record;
-use terret_agent::{JournalError, SessionId};
 
 use crate::blobs::{Piece, splice};
 use crate::chain::{self, Link, Row};
@@ -74,37 +74,55 @@ impl Reader {
 
     /// Reads at most `most` further records; fewer at the end. What is damaged is skipped and told.
     pub fn read(&mut self, most: usize) -> Result<Reading, StoreError> {
-        let mut reading = Reading::default();
-        while reading.records.len() < most {
-            let (before, read) = (self.next, reading.records.len());
-            match self.scan(most - read, &mut reading) {
+        let mut records = Vec::new();
+        let damage = self.each(most, |kept| records.push(kept))?;
+        Ok(Reading { records, damage })
+    }
+
+    /// Reads everything that is left, and checks the end.
+    pub fn read_all(&mut self) -> Result<Reading, StoreError> {
+        let mut records = Vec::new();
+        let damage = self.each_to_the_end(|kept| records.push(kept))?;
+        Ok(Reading { records, damage })
+    }
+
+    /// Takes in everything that is left, a record at a time, and checks the end.
+    pub(crate) fn each_to_the_end(&mut self, take: impl FnMut(Kept)) -> Result<Vec<Damage>, StoreError> {
+        // Before the records: what is acknowledged in the meantime is no damage.
+        let head = self.head();
+        let mut damage = self.each(usize::MAX, take)?;
+        let (known, unreadable) = match head? {
+            Ok(known) => (known, None),
+            Err(damage) => (Head { records: 0, link: chain::start(&self.place.session) }, Some(damage)),
+        };
+        if self.next < known.records {
+            damage.push(Damage::Shortened { found: self.next, known: known.records });
+        }
+        damage.extend(unreadable);
+        Ok(damage)
+    }
+
+    /// Takes in at most `most` further records, one at a time.
+    fn each(&mut self, most: usize, mut take: impl FnMut(Kept)) -> Result<Vec<Damage>, StoreError> {
+        let (mut damage, mut left) = (Vec::new(), most);
+        while left > 0 {
+            let before = self.next;
+            let scanned = self.scan(left, &mut damage, &mut |kept| {
+                left -= 1;
+                take(kept);
+            });
+            match scanned {
                 Ok(()) if self.next == before => break,
                 Ok(()) => {}
                 Err(error) if error.is_corruption() => {
-                    if !self.step_over(error, &mut reading)? {
+                    if !self.step_over(error, &mut damage)? {
                         break;
                     }
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(reading)
-    }
-
-    /// Reads everything that is left, and checks the end.
-    pub fn read_all(&mut self) -> Result<Reading, StoreError> {
-        // Before the records: what is acknowledged in the meantime is no damage.
-        let head = self.head();
-        let mut reading = self.read(usize::MAX)?;
-        let (known, unreadable) = match head? {
-            Ok(known) => (known, None),
-            Err(damage) => (Head { records: 0, link: chain::start(&self.place.session) }, Some(damage)),
-        };
-        if self.next < known.records {
-            reading.damage.push(Damage::Shortened { found: self.next, known: known.records });
-        }
-        reading.damage.extend(unreadable);
-        Ok(reading)
+        Ok(damage)
     }
 
     /// Checks only that what was acknowledged is there.
@@ -123,17 +141,25 @@ impl Reader {
             return Ok(vec![Damage::Shortened { found: end.records, known: known.records }]);
         }
         let Some(last) = known.records.checked_sub(1) else { return Ok(Vec::new()) };
-        let found: Option<Link> = rusqlite::OptionalExtension::optional(self.db.query_row(
-            "SELECT link FROM record WHERE seq = ?1",
-            [last],
-            |row| row.get(0),
-        ))
-        .map_err(StoreError::sqlite(&self.place.database()))?;
-        Ok(match found {
+        Ok(match self.link_of(last)? {
             Some(link) if link == known.link => Vec::new(),
             Some(_) => vec![Damage::Changed { record: last }],
             None => vec![Damage::Missing { from: last, to: known.records }],
         })
+    }
+
+    /// Goes on after this many records, if there are as many.
+    pub(crate) fn skip_to(&mut self, records: u64) -> Result<bool, StoreError> {
+        let Some(last) = records.checked_sub(1) else { return Ok(true) };
+        let Some(link) = self.link_of(last)? else { return Ok(false) };
+        (self.next, self.link) = (records, Some(link));
+        Ok(true)
+    }
+
+    /// The link of a record, as it stands there.
+    pub(crate) fn link_of(&self, record: u64) -> Result<Option<Link>, StoreError> {
+        let link = self.db.query_row("SELECT link FROM record WHERE seq = ?1", [record], |row| row.get(0)).optional();
+        link.map_err(StoreError::sqlite(&self.place.database()))
     }
 
     /// How many records were acknowledged; nothing was if nobody says so.
@@ -143,7 +169,7 @@ impl Reader {
         Ok(head.unwrap_or(Ok(none)).map_err(|_| Damage::HeadUnreadable))
     }
 
-    fn scan(&mut self, most: usize, reading: &mut Reading) -> Result<(), StoreError> {
+    fn scan(&mut self, most: usize, damage: &mut Vec<Damage>, take: &mut dyn FnMut(Kept)) -> Result<(), StoreError> {
         let Self { place, db, next, link } = self;
         let path = place.database();
         let sqlite = StoreError::sqlite(&path);
@@ -157,29 +183,31 @@ impl Reader {
         while let Some(row) = rows.next().map_err(&sqlite)? {
             let seq: u64 = row.get(0).map_err(&sqlite)?;
             if seq < *next {
-                reading.damage.push(Damage::Database { why: format!("record {seq} stands after record {next}") });
+                damage.push(Damage::Database { why: format!("record {seq} stands after record {next}") });
                 continue;
             }
             if seq > *next {
-                reading.damage.push(Damage::Missing { from: *next, to: seq });
+                damage.push(Damage::Missing { from: *next, to: seq });
                 *link = None;
             }
-            let (kept, own_link) = take_in(row, seq, *link, place, &mut reading.damage);
-            reading.records.extend(kept);
+            let (kept, own_link) = take_in(row, seq, *link, place, damage);
             (*next, *link) = (seq + 1, own_link);
+            if let Some(kept) = kept {
+                take(kept);
+            }
         }
         Ok(())
     }
 
     /// Goes on after a record that SQLite can't read. False where none follows.
-    fn step_over(&mut self, error: StoreError, reading: &mut Reading) -> Result<bool, StoreError> {
+    fn step_over(&mut self, error: StoreError, damage: &mut Vec<Damage>) -> Result<bool, StoreError> {
         // Not the database's own word: the number of its last record may be what was damaged.
         let known = self.head()?.map_or(0, |head| head.records);
         if self.next >= known {
-            reading.damage.push(Damage::Database { why: error.to_string() });
+            damage.push(Damage::Database { why: error.to_string() });
             return Ok(false);
         }
-        reading.damage.push(Damage::Unreadable { record: self.next, why: error.to_string() });
+        damage.push(Damage::Unreadable { record: self.next, why: error.to_string() });
         self.next += 1;
         self.link = None;
         Ok(true)
@@ -242,15 +270,4 @@ fn take_in(
 
 fn column<T: FromSql>(row: &SqlRow<'_>, at: usize) -> Result<T, String> {
     row.get(at).map_err(|error| error.to_string())
-}
-
-impl Reading {
-    /// The records, if nothing is wrong.
-    pub(crate) fn whole(self, place: &Place) -> Result<Vec<Record>, JournalError> {
-        if self.damage.is_empty() {
-            return Ok(self.records.into_iter().map(|kept| kept.record).collect());
-        }
-        let (session, path) = (place.session.clone(), place.folder.clone());
-        Err(StoreError::Damaged { session, path, damage: self.damage }.into())
-    }
 }

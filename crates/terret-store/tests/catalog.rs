@@ -6,11 +6,11 @@ mod support;
 
 use std::sync::Arc;
 
-use support::{texts, written};
+use support::{picture, said, texts, written};
 use tempfile::TempDir;
 use terret_agent::machine::Outcome;
 use terret_agent::{Agent, EffectClass, Journal, SessionId, tool};
-use terret_llm::{Message, Money, ScriptedModel, ScriptedReply, ToolCall};
+use terret_llm::{Content, Message, Money, ScriptedModel, ScriptedReply, ToolCall};
 use terret_store::{Damage, Origin, SqliteJournal, StoreError};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -114,6 +114,115 @@ async fn a_search_finds_what_was_said_and_nothing_that_was_not() {
         assert_eq!(found(nothing), [], "{nothing}");
     }
     assert_eq!(journal.search("cats", 1).unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_search_takes_its_text_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal =
+        talk(&folder, "weather", r#"say "quoted" AND NEAR(x, y) OR text:a* -b ^c {d} 'e'; DROP TABLE said; --"#).await;
+    let hits = |text: &str| journal.search(text, 10).unwrap().len();
+    for there in [
+        r#""quoted""#,
+        "AND NEAR(",
+        "text:a*",
+        "-b ^c",
+        "{d} 'e';",
+        "; DROP TABLE said; --",
+        "or te",
+        "\"",
+        "*",
+        "a",
+        "",
+    ] {
+        assert!(hits(there) >= 1, "{there}");
+    }
+    let long = "quoted".repeat(100_000);
+    for not_there in
+        [r#""quoted" OR"#, "quo*", "x\0y", "\0", "\0quoted", "\"\"\"", "NEAR(quoted", "\u{fffd}", "say\nsay", &long]
+    {
+        assert_eq!(hits(not_there), 0, "{not_there:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_search_finds_what_is_new_and_nothing_that_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = talk(&folder, "first", "One zebra?").await;
+    let found = |text| {
+        let hits = journal.search(text, 10).unwrap();
+        hits.into_iter().map(|hit| (hit.session.id.to_string(), hit.record)).collect::<Vec<_>>()
+    };
+    assert_eq!(found("zebra"), [("first".to_owned(), 0)]);
+    let records = journal.load(&id("first")).await.unwrap().len() as u64;
+    journal.append(&id("first"), records, &[said(vec![Content::text("two zebras")])]).await.unwrap();
+    assert_eq!(found("zebra"), [("first".to_owned(), 0), ("first".to_owned(), records)]);
+    talk(&folder, "second", "A ZEBRA!").await;
+    assert_eq!(found("zebra").len(), 3);
+    journal.delete(&id("first")).unwrap();
+    assert_eq!(found("zebra"), [("second".to_owned(), 0)]);
+    // Another one of the same name and length.
+    talk(&folder, "first", "One okapi?").await;
+    journal.append(&id("first"), records, &texts(0..1, 10)).await.unwrap();
+    assert_eq!((found("zebra").len(), found("okapi").len()), (1, 1));
+}
+
+#[tokio::test]
+async fn the_search_index_may_be_lost_or_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = talk(&folder, "first", "One zebra?").await;
+    let index = folder.path().join("search.db");
+    let hits = journal.search("zebra", 10).unwrap();
+    assert_eq!(hits.len(), 1);
+    let content = std::fs::read(&index).unwrap();
+    let zeroed = |from: usize| [&content[..from], &vec![0; content.len() - from]].concat();
+    for damaged in
+        [b"".to_vec(), b"not an index, but long enough for one".repeat(40), content[..5000].to_vec(), zeroed(100)]
+    {
+        std::fs::write(&index, damaged).unwrap();
+        assert_eq!(journal.search("zebra", 10).unwrap(), hits);
+    }
+    std::fs::remove_file(&index).unwrap();
+    std::fs::create_dir(&index).unwrap();
+    assert_eq!(journal.search("zebra", 10).unwrap(), hits, "where there can't be an index, everything is read");
+}
+
+#[tokio::test]
+async fn a_search_reads_only_what_may_hold_the_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = talk(&folder, "first", "One zebra?").await;
+    talk(&folder, "second", "One okapi?").await;
+    assert_eq!(journal.search("zebra", 10).unwrap().len(), 1);
+    // Behind everybody's back.
+    let database = rusqlite::Connection::open(folder.path().join("second/journal.db")).unwrap();
+    let change = "UPDATE record SET body = replace(body, 'okapi', 'zebra')";
+    database.execute_batch(&format!("DROP TRIGGER a_record_is_never_changed; {change}")).unwrap();
+    assert_eq!(journal.search("zebra", 10).unwrap().len(), 1);
+    assert_eq!(journal.search("okapi", 10).unwrap(), [], "a hit is what stands there");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_fork_shares_the_blobs_and_keeps_them_when_the_other_session_is_deleted() {
+    use std::os::unix::fs::MetadataExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::new(folder.path());
+    let records = [picture(), texts(0..1, 100_000).remove(0)];
+    journal.append(&id("first"), 0, &records).await.unwrap();
+    journal.fork(&id("first"), None, &id("second")).unwrap();
+    let blobs = |session: &str| {
+        let entries = std::fs::read_dir(folder.path().join(session).join("blobs")).unwrap();
+        let entry = |entry: std::io::Result<std::fs::DirEntry>| {
+            let entry = entry.unwrap();
+            (entry.file_name(), entry.metadata().unwrap().ino())
+        };
+        entries.map(entry).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    assert_eq!(blobs("first").len(), 2);
+    assert_eq!(blobs("first"), blobs("second"), "the same files");
+    journal.delete(&id("first")).unwrap();
+    assert_eq!(journal.check(&id("second")).unwrap(), []);
+    assert!(journal.load(&id("second")).await.unwrap() == records);
 }
 
 #[tokio::test]

@@ -7,10 +7,14 @@ mod support;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{records, texts, written};
-use terret_agent::{Journal as _, JournalError, SessionId};
+use support::{records, said, texts, written};
+use terret_agent::machine::{Outcome, Record};
+use terret_agent::{Agent, Journal as _, JournalError, SessionId, tool};
+use terret_llm::{Content, ScriptedModel, ScriptedReply, ToolCall};
 use terret_store::SqliteJournal;
 
 #[tokio::test]
@@ -55,6 +59,130 @@ async fn an_owner_that_was_stopped_and_replaced_is_fenced() {
     assert_eq!(journal.load(&session()).await.unwrap(), texts(0..6, 10));
     let third = SqliteJournal::new(folder.path()).own(&session()).await;
     assert!(matches!(third, Err(JournalError::Owned { .. })), "the new owner has the lock: {third:?}");
+}
+
+#[tokio::test]
+async fn an_owner_that_is_silent_for_longer_than_its_lease_is_replaced_and_told() {
+    const LEASE: Duration = Duration::from_millis(1500);
+    let folder = tempfile::tempdir().unwrap();
+    let mut owner = Process::start_with(folder.path(), &[("TERRET_LEASE", "1500")]);
+    assert_eq!(owner.ask("own"), "ok");
+    assert_eq!(owner.ask("append 0 3"), "ok");
+    let journal = SqliteJournal::new(folder.path());
+    tokio::time::sleep(LEASE * 2).await;
+    let refused = journal.own(&session()).await.unwrap_err();
+    assert!(matches!(refused, JournalError::Owned { .. }), "it says that it is there: {refused}");
+
+    owner.signal(Signal::STOP);
+    assert!(journal.own(&session()).await.is_err(), "its lease still runs");
+    let owned = patiently(async || journal.own(&session()).await.ok()).await;
+    journal.append(&session(), 3, &texts(3..5, 10)).await.unwrap();
+
+    owner.signal(Signal::CONT);
+    for append in ["append 3 1", "append 5 1"] {
+        let told = owner.ask(append);
+        assert!(told.contains("was taken over by") && told.contains(&std::process::id().to_string()), "{told}");
+    }
+    assert_eq!(journal.load(&session()).await.unwrap(), texts(0..5, 10));
+    drop(owned);
+    assert_eq!(owner.ask("own"), "ok", "it can have it back");
+    assert_eq!(owner.ask("append 5 1"), "ok");
+}
+
+#[tokio::test]
+async fn a_run_that_was_stopped_past_its_lease_and_resumed_elsewhere_starts_nothing_further() {
+    let folder = tempfile::tempdir().unwrap();
+    let did = |what: &str| folder.path().join(what).exists();
+    let mut stopped = Process::start_with(folder.path(), &[("TERRET_LEASE", "300")]);
+    stopped.tell("run");
+    patiently(async || did("waiting").then_some(())).await;
+    stopped.signal(Signal::STOP);
+
+    let journal = Arc::new(SqliteJournal::new(folder.path()));
+    let agent = Agent::builder(ScriptedModel::new([ScriptedReply::text("I see.")])).build().unwrap();
+    let here = patiently(async || match agent.open(journal.clone(), session()).await {
+        Ok(here) => Some(here),
+        Err(error) => {
+            if error.to_string().contains("in the middle of a write") {
+                stopped.signal(Signal::CONT);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                stopped.signal(Signal::STOP);
+            }
+            None
+        }
+    })
+    .await;
+    assert_eq!(here.go_on().report().await.outcome, Outcome::Completed);
+    let transcript = here.transcript().await;
+    let result = |at: usize| format!("{:?}", transcript[at]);
+    assert!(result(2).contains("Outcome unknown"), "it may have waited: {}", result(2));
+    assert!(result(3).contains("not there any more"), "it was never started: {}", result(3));
+
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    stopped.signal(Signal::CONT);
+    let outcome = stopped.answer();
+    assert!(outcome.contains("was taken over by process"), "{outcome}");
+    assert!(did("waited") && !did("sent"), "what had started ended, and nothing else was started");
+    assert_eq!(here.transcript().await, transcript, "and nothing of it was kept");
+}
+
+#[tokio::test]
+async fn what_tools_can_say_survives_a_kill_byte_for_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut owner = Process::start(folder.path(), None);
+    assert_eq!(owner.ask("own"), "ok");
+    assert_eq!(owner.ask("strange"), "ok");
+    owner.kill();
+    assert!(SqliteJournal::new(folder.path()).load(&session()).await.unwrap() == strange());
+}
+
+/// Separators that are no line ends, line ends, NULs, what broken UTF-8 and lone surrogates become, escapes, a line of
+/// 2 MB, and more than some journals take in one record.
+fn strange() -> Vec<Record> {
+    let broken = String::from_utf8_lossy(b"\xff\xfe broken \xed\xa0\xbd").into_owned();
+    let texts =
+        ["\u{2028}\u{2029}\u{85}", "a\nb\r\nc\r", "\0a\0", &broken, "\u{1b}[2J\u{7}\\u0000\\ud83d\"", "{\"a\":"];
+    let mut records: Vec<_> = texts.iter().map(|text| said(vec![Content::text(*text)])).collect();
+    records.push(said(vec![Content::text("x".repeat(2 << 20))]));
+    records.push(said(vec![Content::text("0123456789\n".repeat(3_200_000))]));
+    records
+}
+
+#[tokio::test]
+async fn an_owner_that_was_stopped_in_the_middle_of_a_write_is_named_and_can_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut owner = Process::start_with(folder.path(), &[("TERRET_LEASE", "100")]);
+    assert_eq!(owner.ask("own"), "ok");
+    assert_eq!(owner.ask("append 0 1"), "ok");
+    assert_eq!(owner.ask("begin"), "ok");
+    owner.signal(Signal::STOP);
+    let journal = SqliteJournal::new(folder.path());
+    for _ in 0..2 {
+        let refused = patiently(async || {
+            let refused = journal.own(&session()).await.unwrap_err().to_string();
+            refused.contains("was stopped in the middle of a write: end that first").then_some(refused)
+        });
+        let refused = refused.await;
+        assert!(refused.contains(&format!("process {}", owner.0.id())), "{refused}");
+        assert_eq!(journal.load(&session()).await.unwrap(), texts(0..1, 10));
+    }
+    owner.signal(Signal::CONT);
+    assert_eq!(owner.ask("end"), "ok");
+    assert_eq!(owner.ask("append 1 1"), "ok", "nobody has taken over");
+    owner.kill();
+    let _owned = journal.own(&session()).await.unwrap();
+    journal.append(&session(), 2, &texts(2..3, 10)).await.unwrap();
+}
+
+/// Asks until there is an answer.
+async fn patiently<T>(ask: impl AsyncFn() -> Option<T>) -> T {
+    for _ in 0..3_000 {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no answer");
 }
 
 #[tokio::test]
@@ -186,6 +314,12 @@ impl Process {
         )
     }
 
+    fn start_with(folder: &Path, variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.envs(variables.iter().copied());
+        Self::run(command, folder)
+    }
+
     fn run(mut command: Command, folder: &Path) -> Self {
         command.args(["--exact", "another_process", "--ignored", "--nocapture", "--quiet"]);
         command.env("TERRET_FOLDER", folder).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -235,8 +369,9 @@ impl Drop for Process {
 #[ignore = "run by the other tests in a process of its own"]
 async fn another_process() {
     let Some(folder) = std::env::var_os("TERRET_FOLDER").map(std::path::PathBuf::from) else { return };
-    let journal = SqliteJournal::new(&folder);
-    let mut owned = None;
+    let lease = std::env::var("TERRET_LEASE").map_or(30_000, |lease| lease.parse().unwrap());
+    let journal = SqliteJournal::new(&folder).lease(Duration::from_millis(lease));
+    let (mut owned, mut writing) = (None, None);
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let mut words = line.split(' ');
@@ -255,6 +390,21 @@ async fn another_process() {
             }
             "count" => {
                 println!("> {}", journal.reader(&session()).unwrap().read_all().unwrap().records.len());
+                continue;
+            }
+            "strange" => journal.append(&session(), 0, &strange()).await,
+            "begin" => {
+                let database = rusqlite::Connection::open(folder.join("session/journal.db")).unwrap();
+                database.execute_batch("BEGIN IMMEDIATE").unwrap();
+                writing = Some(database);
+                Ok(())
+            }
+            "end" => {
+                writing = None;
+                Ok(())
+            }
+            "run" => {
+                println!("> {:?}", run_with_two_calls(&folder, &journal).await);
                 continue;
             }
             "fill" => {
@@ -276,5 +426,34 @@ async fn another_process() {
             Err(error) => println!("> {error}"),
         }
     }
-    drop(owned);
+    drop((owned, writing));
 }
+
+/// A run that waits in its first call, and would send in its second.
+async fn run_with_two_calls(folder: &Path, journal: &SqliteJournal) -> Outcome {
+    let (waiting, waited, sent) = (folder.join("waiting"), folder.join("waited"), folder.join("sent"));
+    let go = folder.join("go");
+    let wait = tool("wait", "", move |_: Nothing, _| {
+        let (waiting, waited, go) = (waiting.clone(), waited.clone(), go.clone());
+        async move {
+            std::fs::write(waiting, "").unwrap();
+            while !go.exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            std::fs::write(waited, "").unwrap();
+            Ok("waited")
+        }
+    });
+    let send = tool("send", "", move |_: Nothing, _| {
+        std::fs::write(&sent, "").unwrap();
+        async { Ok("sent") }
+    });
+    let calls = [ToolCall::new("c1", "wait", "{}"), ToolCall::new("c2", "send", "{}")];
+    let model = ScriptedModel::new([ScriptedReply::calls(calls), ScriptedReply::text("Done.")]);
+    let agent = Agent::builder(model).tool(wait.exclusive()).tool(send.exclusive()).build().unwrap();
+    let session = agent.open(Arc::new(journal.clone()), session()).await.unwrap();
+    session.prompt("Go on.").report().await.outcome
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}

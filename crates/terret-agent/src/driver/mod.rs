@@ -200,8 +200,11 @@ impl Driver {
         let expected = self.log.records;
         self.journal.append(&self.session, expected, &records).await.map_err(|error| NotDurable(error.to_string()))?;
         self.log.records += records.len() as u64;
-        for record in records {
-            self.take_in(&record);
+        for record in &records {
+            self.take_in(record);
+        }
+        if records.iter().any(|record| matches!(record, Record::Compacted { .. })) {
+            self.journal.checkpoint(&self.session, self.log.records, &self.log.state).await;
         }
         Ok(())
     }

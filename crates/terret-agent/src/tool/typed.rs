@@ -10,6 +10,7 @@ use terret_llm::{RawJson, ToolSpec};
 
 use super::{EffectClass, Tool, ToolContext, ToolError, ToolOutput};
 
+type Discover = dyn Fn(String) -> BoxFuture<'static, Option<ToolOutput>> + Send + Sync;
 type Call = dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
 
 /// A tool made of an async function. See [`tool`].
@@ -22,6 +23,7 @@ pub struct FnTool {
     /// Whether the type takes what the schema lets pass: an integer beyond 64 bits, say, or one written as `1.0`.
     check: fn(&Value) -> Result<(), String>,
     call: Arc<Call>,
+    discover: Option<Arc<Discover>>,
 }
 
 /// Makes a tool of an async function whose arguments are a struct with `Deserialize` and `JsonSchema`.
@@ -59,6 +61,7 @@ where
         time_limit: None,
         check,
         call: Arc::new(call),
+        discover: None,
     }
 }
 
@@ -81,6 +84,17 @@ impl FnTool {
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
+        self
+    }
+
+    /// Tells what an earlier attempt under a key did, if that can be told. See [`Tool::discover`].
+    #[must_use]
+    pub fn discover<F, R>(mut self, function: F) -> Self
+    where
+        F: Fn(String) -> R + Send + Sync + 'static,
+        R: Future<Output = Option<ToolOutput>> + Send + 'static,
+    {
+        self.discover = Some(Arc::new(move |key| function(key).boxed()));
         self
     }
 }
@@ -108,6 +122,10 @@ impl Tool for FnTool {
 
     fn call(&self, arguments: Value, context: ToolContext) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         (self.call)(arguments, context)
+    }
+
+    fn discover(&self, key: &str) -> BoxFuture<'static, Option<ToolOutput>> {
+        self.discover.as_ref().map_or_else(|| std::future::ready(None).boxed(), |discover| discover(key.to_owned()))
     }
 }
 

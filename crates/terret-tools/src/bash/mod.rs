@@ -8,6 +8,9 @@
 //! - [`run`] starts one, and ends it: by itself, by the limit, by a cancel, or because nobody waits for it any more.
 //! - [`capture`] keeps what it writes, in bounded memory.
 //! - [`guard`] ends what commands left running, when the tool is dropped and when this program dies.
+//!
+//! Should the guard be killed, too, then a command still carries the key of its call: whoever resumes the run asks what
+//! became of the call, and that ends the command before the call is settled.
 
 mod capture;
 mod command;
@@ -84,7 +87,8 @@ struct Details<'a> {
 /// time limit and a cancel make an error result, which keeps the output so far.
 ///
 /// What a command leaves running in the background runs on when the call returns, is named in the result, and is killed
-/// when the tool is dropped or this program ends, however that happens.
+/// when the tool is dropped or this program ends, however that happens. A command that outlived even that is killed when
+/// its call is [discovered](terret_agent::Tool::discover).
 ///
 /// Needs a tokio runtime with I/O and time.
 pub fn bash(workspace: &Workspace, options: BashOptions) -> FnTool {
@@ -96,7 +100,26 @@ pub fn bash(workspace: &Workspace, options: BashOptions) -> FnTool {
         let runner = Arc::clone(&runner);
         async move { call(&runner, arguments, default, context).await }
     })
+    .discover(|key| async move { end_lost(&key).await })
     .exclusive()
+}
+
+/// Ends a command that outlived the program that ran it, and says so. Without one, nothing is known: it may have ended.
+async fn end_lost(key: &str) -> Option<ToolOutput> {
+    let (found, left) = run::end_survivors(key).await;
+    let killed: Vec<u32> = found.iter().copied().filter(|process| !left.contains(process)).collect();
+    let mut notes = Vec::new();
+    if !killed.is_empty() {
+        notes.push(format!("It was still running now, and was killed: {}.", list(&killed)));
+    }
+    if !left.is_empty() {
+        notes.push(format!("These processes are still running and could not be killed: {}.", list(&left)));
+    }
+    (!notes.is_empty()).then(|| {
+        let start =
+            "This program was stopped while the command ran. What it had done by then is done; its output is lost.";
+        ToolOutput::error(format!("{start} {}", notes.join(" ")))
+    })
 }
 
 async fn call(

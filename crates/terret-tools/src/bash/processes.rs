@@ -8,19 +8,29 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_p
 /// The environment variable that marks what a command starts.
 pub(super) const MARK: &str = "TERRET_COMMAND";
 
+/// The environment variable that says for which call a command was started, for whoever comes after this program.
+pub(super) const CALL: &str = "TERRET_CALL";
+
 /// A command's processes, living and dead.
 ///
-/// They are the members of the session that its shell leads, whoever carries its mark, and the children of those. Where
-/// there is no `/proc`, only the shell's process group is seen.
+/// They are whoever carries its mark, the members of the sessions of those and of the one that its shell leads, and the
+/// children of all these. Where there is no `/proc`, only the shell's process group is seen.
 #[derive(Clone, Debug)]
 pub(super) struct Family {
-    leader: Pid,
+    /// The shell, if it is known.
+    leader: Option<Pid>,
+    /// An entry of the environment.
     mark: String,
 }
 
 impl Family {
-    pub(super) fn new(leader: Pid, mark: String) -> Self {
-        Self { leader, mark }
+    pub(super) fn new(leader: Pid, mark: &str) -> Self {
+        Self { leader: Some(leader), mark: format!("{MARK}={mark}") }
+    }
+
+    /// What is left of a call of a program that is gone.
+    pub(super) fn of_call(key: &str) -> Self {
+        Self { leader: None, mark: format!("{CALL}={key}") }
     }
 
     /// Those that live. Blocks, for some milliseconds at most.
@@ -42,22 +52,29 @@ impl Family {
     fn look(&self, members: &mut BTreeSet<i32>) -> bool {
         members.clear();
         let processes = processes();
-        let leader = self.leader.as_raw_pid();
-        if processes.is_empty() && self.has_group() {
-            members.insert(leader);
+        if processes.is_empty()
+            && self.has_group()
+            && let Some(leader) = self.leader
+        {
+            members.insert(leader.as_raw_pid());
         }
         let mut clear = true;
+        let mut sessions: BTreeSet<i32> = self.leader.map(Pid::as_raw_pid).into_iter().collect();
         for process in &processes {
-            if process.session == leader || process.group == leader {
-                members.insert(process.id);
+            if sessions.contains(&process.session) {
                 continue;
             }
             match has_mark(process.id, &self.mark) {
-                Some(true) => _ = members.insert(process.id),
+                Some(true) => {
+                    members.insert(process.id);
+                    sessions.insert(process.session);
+                }
                 Some(false) => {}
                 None => clear = false,
             }
         }
+        let is_in = |process: &&Process| sessions.contains(&process.session) || sessions.contains(&process.group);
+        members.extend(processes.iter().filter(is_in).map(|process| process.id));
         loop {
             let is_child = |process: &&Process| members.contains(&process.parent) && !members.contains(&process.id);
             let children: Vec<i32> = processes.iter().filter(is_child).map(|process| process.id).collect();
@@ -70,17 +87,21 @@ impl Family {
 
     /// Asks the shell's group to end.
     pub(super) fn terminate(&self) {
-        let _ = kill_process_group(self.leader, Signal::TERM);
+        if let Some(leader) = self.leader {
+            let _ = kill_process_group(leader, Signal::TERM);
+        }
     }
 
     /// Whether anything is left of the shell's group. Cheap.
     pub(super) fn has_group(&self) -> bool {
-        test_kill_process_group(self.leader).is_ok()
+        self.leader.is_some_and(|leader| test_kill_process_group(leader).is_ok())
     }
 
     /// Kills the shell's group at once.
     pub(super) fn kill_group(&self) {
-        let _ = kill_process_group(self.leader, Signal::KILL);
+        if let Some(leader) = self.leader {
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
     }
 
     /// Kills all, and those too that are started meanwhile. Blocks until they are dead, for half a second at most;
@@ -132,7 +153,6 @@ fn processes() -> Vec<Process> {
 /// Whether a process carries a mark; `None` if it shows no environment. What is hidden belongs to somebody else.
 fn has_mark(process: i32, mark: &str) -> Option<bool> {
     let Ok(environment) = std::fs::read(format!("/proc/{process}/environ")) else { return Some(false) };
-    let entry = format!("{MARK}={mark}");
     let mut variables = environment.split(|byte| *byte == 0);
-    (!environment.is_empty()).then(|| variables.any(|variable| variable == entry.as_bytes()))
+    (!environment.is_empty()).then(|| variables.any(|variable| variable == mark.as_bytes()))
 }

@@ -21,7 +21,7 @@ use super::capture::{Capture, Captured};
 use super::command::shell;
 use super::environment::Environment;
 use super::guard::Guard;
-use super::processes::{Family, MARK};
+use super::processes::{CALL, Family, MARK};
 use crate::workspace::Workspace;
 
 /// How long a command has to end by itself when it is told to.
@@ -86,7 +86,7 @@ impl Runner {
     /// Runs a command to its end. When the future is dropped before, the command is killed.
     pub(super) async fn run(&self, command: &str, limit: Duration, context: &ToolContext) -> io::Result<Done> {
         self.forget_the_dead();
-        let variables = self.variables();
+        let variables = self.variables(&context.idempotency_key);
         self.guard.start(variables.get(OsStr::new("PATH")))?;
         let (reader, writer) = io::pipe()?;
         let mut reader = Receiver::from_owned_fd(reader.into())?;
@@ -94,7 +94,7 @@ impl Runner {
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let leader = leader.ok_or_else(|| io::Error::other("the shell has no process id"))?;
         let mark = variables.get(OsStr::new(MARK)).map(|mark| mark.to_string_lossy().into_owned()).unwrap_or_default();
-        let family = Family::new(leader, mark);
+        let family = Family::new(leader, &mark);
         self.guard.add(leader);
         let abandoned = KillOnDrop(Some(&family));
 
@@ -125,10 +125,12 @@ impl Runner {
         Ok(Done { ending, output: capture.finish().await, background, survivors })
     }
 
-    fn variables(&self) -> BTreeMap<OsString, OsString> {
+    fn variables(&self, key: &str) -> BTreeMap<OsString, OsString> {
         let mut variables = self.environment.variables(std::env::vars_os());
         let number = self.commands.fetch_add(1, Ordering::Relaxed);
         variables.insert(MARK.into(), format!("{}{number}", self.mark).into());
+        // A model can write anything into an id, and a variable can't hold everything.
+        variables.insert(CALL.into(), key.replace('\0', "").into());
         variables
     }
 
@@ -157,6 +159,18 @@ impl Runner {
             while !matches!(reader.read(&mut buffer).await, Ok(0) | Err(_)) {}
         });
     }
+}
+
+/// Kills what is left of a call whose program is gone. Returns what was found, and what of it could not be killed.
+pub(super) async fn end_survivors(key: &str) -> (Vec<u32>, Vec<u32>) {
+    let family = Family::of_call(&key.replace('\0', ""));
+    let end = move || {
+        let found = family.living();
+        let left = if found.is_empty() { vec![] } else { family.kill() };
+        (found, left)
+    };
+    let (found, left) = tokio::task::spawn_blocking(end).await.unwrap_or_default();
+    (found.into_iter().map(number).collect(), left.into_iter().map(number).collect())
 }
 
 /// Waits until the shell has ended, or ends it and everything that it started.

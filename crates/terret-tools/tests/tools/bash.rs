@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -220,6 +221,61 @@ async fn the_death_of_the_program_ends_its_commands() {
     program.kill().unwrap();
     program.wait().unwrap();
     assert!(eventually(|| processes_with(&sleep) == 0).await);
+}
+
+/// Not a test by itself: the program that is killed together with its guard in the next one.
+#[tokio::test]
+#[ignore = "runs until it is killed"]
+async fn program_that_is_killed_with_its_guard() {
+    let sleep = std::env::var("TEST_SLEEP").unwrap();
+    let mut context = ToolContext::detached("c1");
+    context.idempotency_key = format!("run {sleep}/c1");
+    let command = format!("setsid sleep {sleep} & env -i sleep {sleep} & sleep {sleep}; true");
+    Project::new().call_with("bash", json!({"command": command}), context).await;
+}
+
+#[tokio::test]
+async fn what_outlived_the_program_and_its_guard_is_killed_when_the_call_is_discovered() {
+    let sleep = unique_sleep();
+    let temporary = tempfile::tempdir().unwrap();
+    let mut program = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "bash::program_that_is_killed_with_its_guard", "--ignored"])
+        .env("TEST_SLEEP", &sleep)
+        .env("TMPDIR", temporary.path())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(eventually(|| processes_with(&sleep) == 3).await);
+    for guard in guards_of(program.id()) {
+        rustix::process::kill_process(guard, rustix::process::Signal::KILL).unwrap();
+    }
+    program.kill().unwrap();
+    program.wait().unwrap();
+
+    let workspace = terret_tools::Workspace::new(temporary.path()).unwrap();
+    let tool: terret_agent::SharedTool = Arc::new(terret_tools::bash(&workspace, BashOptions::default()));
+    assert_eq!(tool.discover(&format!("run {sleep}/c2")).await, None, "another call");
+    assert_eq!(processes_with(&sleep), 3);
+    let told = tool.discover(&format!("run {sleep}/c1")).await.unwrap();
+    assert_eq!(processes_with(&sleep), 0);
+    let text = format!("{told:?}");
+    assert!(told.is_error && text.contains("was still running now, and was killed"), "{text}");
+    assert_eq!(tool.discover(&format!("run {sleep}/c1")).await, None, "nothing is left, and so nothing is known");
+}
+
+/// The guards among the children of a process.
+fn guards_of(parent: u32) -> Vec<rustix::process::Pid> {
+    let is_guard = |path: &Path| {
+        let read = |name: &str| std::fs::read(path.join(name)).unwrap_or_default();
+        let stat = String::from_utf8_lossy(&read("stat")).into_owned();
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_whitespace().collect::<Vec<_>>());
+        let is_child = fields.is_some_and(|fields| fields[1] == parent.to_string());
+        is_child && read("cmdline").split(|byte| *byte == 0).any(|part| part == b"terret-guard")
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let guards = processes.filter(|path| is_guard(path));
+    guards.filter_map(|path| rustix::process::Pid::from_raw(path.file_name()?.to_str()?.parse().ok()?)).collect()
 }
 
 #[tokio::test]
