@@ -73,14 +73,28 @@ impl SqliteJournal {
         Ok(infos)
     }
 
-    /// The session whose name begins so.
-    pub fn find(&self, prefix: &str) -> Result<SessionId, StoreError> {
-        let ids: Vec<_> = self.list()?.into_iter().map(|info| info.id).collect();
-        let found: Vec<_> = ids.iter().filter(|id| id.as_str().starts_with(prefix)).cloned().collect();
-        match (found.iter().find(|id| id.as_str() == prefix), found.as_slice()) {
-            (Some(id), _) | (None, [id]) => Ok(id.clone()),
-            (None, []) => Err(StoreError::Unknown { session: prefix.to_owned().into(), folder: self.folder().into() }),
-            (None, _) => Err(StoreError::Ambiguous { prefix: prefix.to_owned(), sessions: found }),
+    /// The session that somebody means: the one of this name, or that was called so, or whose name begins so.
+    pub fn find(&self, meant: &str) -> Result<SessionInfo, StoreError> {
+        let mut infos = self.list()?;
+        let unknown = || StoreError::Unknown { session: meant.to_owned().into(), folder: self.folder().into() };
+        if meant.is_empty() {
+            return Err(unknown());
+        }
+        if let Some(exact) = infos.iter().position(|info| info.id.as_str() == meant) {
+            return Ok(infos.swap_remove(exact));
+        }
+        let is_called = |info: &SessionInfo| info.title.as_deref() == Some(meant);
+        match infos.iter().any(is_called) {
+            true => infos.retain(is_called),
+            false => infos.retain(|info| info.id.as_str().starts_with(meant)),
+        }
+        match infos.len() {
+            1 => infos.pop().ok_or_else(unknown),
+            0 => Err(unknown()),
+            _ => {
+                let sessions = infos.into_iter().map(|info| info.id).collect();
+                Err(StoreError::Ambiguous { prefix: meant.to_owned(), sessions })
+            }
         }
     }
 
@@ -148,6 +162,9 @@ impl SqliteJournal {
         }
         let origin = Origin { session: session.clone(), records: records.len() as u64 };
         self.make(new, &records, Some(&origin))?;
+        if !records.is_empty() {
+            self.set_up(new, &self.reader(session)?.setup().unwrap_or_default())?;
+        }
         Ok(Forked { session: new.clone(), records: origin.records, damage })
     }
 
@@ -202,12 +219,13 @@ fn look(place: Place, known: Option<SessionInfo>) -> SessionInfo {
     let id = place.session.clone();
     let look = || -> Result<SessionInfo, StoreError> {
         let mut reader = Reader::open_any(place)?;
-        let about = reader.about()?;
+        let (about, setup) = (reader.about()?, reader.setup()?);
         let mut info = match known {
             Some(info) if info.trouble.is_none() && info.id == about.id && reader.skip_to(info.records)? => info,
             _ => SessionInfo::new(about.id),
         };
         (info.created, info.title, info.origin) = (about.created, about.title, about.origin);
+        info.setup = setup;
         info.updated = info.updated.max(info.created);
         loop {
             let reading = reader.read(1000)?;

@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -38,6 +39,15 @@ impl SqliteJournal {
     /// A reader at the first record of a session. It reads files and blocks its thread for as long.
     pub fn reader(&self, session: &SessionId) -> Result<Reader, StoreError> {
         Reader::open(&self.root, session)
+    }
+
+    /// Waits until what was given to the session's thread is done, also that it closes its files after the session was
+    /// dropped. Blocks, for at most so long; for a program that is about to end.
+    pub fn flush(&self, session: &SessionId, most: Duration) {
+        let (done, result) = std::sync::mpsc::channel();
+        // Nobody waits any more.
+        self.writers.send(session, Box::new(move |_: &mut Sessions| drop(done.send(()))));
+        let _ = result.recv_timeout(most);
     }
 
     /// Takes a session from an owner that is there but doesn't answer (one that was stopped, say). Its next append is
