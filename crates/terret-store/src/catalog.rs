@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rusqlite::OptionalExtension as _;
-use terret_agent::machine::Record;
+use terret_agent::machine::{Outcome, Record};
 use terret_agent::{SessionId, fold};
 use terret_llm::{Block, Message, Transcript};
 
@@ -152,7 +152,8 @@ impl SqliteJournal {
     }
 
     /// Makes a new session of the first `messages` messages of another one, or of all that can be read of it. Results
-    /// stay with their calls, and so it may be some fewer. The other session may be open, or damaged.
+    /// stay with their calls, and so it may be some fewer. The other session may be open, or damaged. A run that hasn't ended
+    /// is ended in the new one, so that it isn't gone on with twice.
     pub fn fork(&self, session: &SessionId, messages: Option<usize>, new: &SessionId) -> Result<Forked, StoreError> {
         let Reading { records, damage } = self.reader(session)?.read_all()?;
         let whole = records.iter().zip(0..).take_while(|(kept, seq)| kept.seq == *seq && !is_damaged(&damage, *seq));
@@ -161,6 +162,11 @@ impl SqliteJournal {
             records.truncate(cut_after(&records, messages));
         }
         let origin = Origin { session: session.clone(), records: records.len() as u64 };
+        if fold(&records).run().is_some() {
+            // That run is the other session's, and may go on there. What it has left open is settled here.
+            let reason = "the session was forked while it ran".into();
+            records.push(Record::RunEnded { outcome: Outcome::Cancelled { reason, still_running: Vec::new() } });
+        }
         self.make(new, &records, Some(&origin))?;
         if !records.is_empty() {
             self.set_up(new, &self.reader(session)?.setup().unwrap_or_default())?;

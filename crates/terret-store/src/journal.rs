@@ -45,8 +45,11 @@ impl SqliteJournal {
     /// dropped. Blocks, for at most so long; for a program that is about to end.
     pub fn flush(&self, session: &SessionId, most: Duration) {
         let (done, result) = std::sync::mpsc::channel();
-        // Nobody waits any more.
-        self.writers.send(session, Box::new(move |_: &mut Sessions| drop(done.send(()))));
+        let job = move |_: &mut Sessions| {
+            // Nobody waits any more.
+            let _ = done.send(());
+        };
+        self.writers.send(session, Box::new(job));
         let _ = result.recv_timeout(most);
     }
 

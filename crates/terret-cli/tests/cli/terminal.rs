@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
@@ -77,7 +78,7 @@ fn hostile_run() -> Vec<Value> {
     vec![calls, json!({"text": format!("answer {LIVE}"), "chunk": 1})]
 }
 
-fn hostile(args: &[&str]) -> (Command, tempfile::TempDir) {
+fn hostile(args: &[&str]) -> (Command, Arc<tempfile::TempDir>) {
     Terret::scripted(hostile_run())
         .file("hostile.txt", format!("file {LIVE}\n"))
         .file(&format!("name{LIVE}").replace('/', ""), "")

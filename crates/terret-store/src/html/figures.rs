@@ -96,7 +96,7 @@ impl Figures {
             duration(self.tools_time())
         ));
         for line in 0..=steps {
-            let (at, time) = (y(line * step), duration(line * step));
+            let (at, time) = (y(line * step), axis(line * step));
             let _ = writeln!(
                 out,
                 "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text class=\"axis\" \
@@ -140,11 +140,11 @@ impl Figures {
             out.push_str("</g>");
             out.push_str(if anchor.is_some() { "</a>\n" } else { "\n" });
         }
-        let ends = [(LEFT, "start", 1), (WIDTH, "end", self.turns.len())];
-        for (x, side, turn) in ends.into_iter().take(if self.turns.len() > 1 { 2 } else { 1 }) {
+        let ends = [(LEFT, "start", "first", 1), (WIDTH, "end", "last", self.turns.len())];
+        for (x, side, class, turn) in ends.into_iter().take(if self.turns.len() > 1 { 2 } else { 1 }) {
             let _ = write!(
                 out,
-                "<text class=\"axis\" x=\"{x}\" y=\"{}\" text-anchor=\"{side}\">turn {turn}</text>",
+                "<text class=\"axis {class}\" x=\"{x}\" y=\"{}\" text-anchor=\"{side}\">turn {turn}</text>",
                 HEIGHT - 4.0
             );
         }
@@ -156,8 +156,8 @@ impl Figures {
 const COLUMNS: usize = 240;
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 190.0;
-const LEFT: f64 = 74.0;
-const TOP: f64 = 10.0;
+const LEFT: f64 = 84.0;
+const TOP: f64 = 18.0;
 const BOTTOM: f64 = 166.0;
 
 /// A round step for an axis, and how many of them reach a time.
@@ -193,15 +193,30 @@ fn scale(time: i64) -> (i64, i64) {
     (step, ((time + step - 1) / step).max(1))
 }
 
+/// A time in as few characters as will do.
+fn axis(milliseconds: i64) -> String {
+    let of = |unit: i64, name: &str| {
+        let number = format!("{:.1}", milliseconds as f64 / unit as f64);
+        format!("{} {name}", number.trim_end_matches(".0"))
+    };
+    match milliseconds {
+        0 => "0".into(),
+        ..1000 => format!("{milliseconds} ms"),
+        1000..60_000 => of(1000, "s"),
+        60_000..3_600_000 => of(60_000, "min"),
+        _ => of(3_600_000, "h"),
+    }
+}
+
 /// A time as people say it.
 pub(super) fn duration(milliseconds: i64) -> String {
     let seconds = milliseconds / 1000;
     match milliseconds {
         ..1000 => format!("{milliseconds} ms"),
-        ..60_000 if milliseconds % 1000 < 50 => format!("{seconds} s"),
-        ..60_000 => format!("{:.1} s", milliseconds as f64 / 1000.0),
-        ..3_600_000 if seconds % 60 == 0 => format!("{} min", seconds / 60),
-        ..3_600_000 => format!("{} min {} s", seconds / 60, seconds % 60),
+        1000..60_000 if milliseconds % 1000 < 50 => format!("{seconds} s"),
+        1000..60_000 => format!("{:.1} s", milliseconds as f64 / 1000.0),
+        60_000..3_600_000 if seconds % 60 == 0 => format!("{} min", seconds / 60),
+        60_000..3_600_000 => format!("{} min {} s", seconds / 60, seconds % 60),
         _ if seconds / 60 % 60 == 0 => format!("{} h", seconds / 3600),
         _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
     }
@@ -221,10 +236,10 @@ pub(super) fn grouped(number: u64) -> String {
     out
 }
 
-/// An amount of money, to a hundredth of a cent.
+/// An amount of money, to a hundredth of a cent. None is told where no price is known.
 pub(super) fn money(money: Money) -> String {
     match money.nanos() {
-        0 => "$0.00".into(),
+        0 => "–".into(),
         1..50_000 => "under $0.0001".into(),
         _ => {
             let text = format!("{:.4}", money.dollars());
@@ -267,9 +282,13 @@ mod tests {
         for (milliseconds, expected) in times.into_iter().chain([(7_500_000, "2 h 5 min"), (7_200_000, "2 h")]) {
             assert_eq!(duration(milliseconds), expected);
         }
+        let axes = [(0, "0"), (200, "200 ms"), (1500, "1.5 s"), (90_000, "1.5 min"), (7_200_000, "2 h")];
+        for (milliseconds, expected) in axes {
+            assert_eq!(axis(milliseconds), expected);
+        }
         assert_eq!(grouped(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!(grouped(12), "12");
-        let amounts = [(0, "$0.00"), (1, "under $0.0001"), (12_825_000, "$0.0128"), (1_500_000_000, "$1.50")];
+        let amounts = [(0, "–"), (1, "under $0.0001"), (12_825_000, "$0.0128"), (1_500_000_000, "$1.50")];
         for (nanos, expected) in amounts {
             assert_eq!(money(Money::from_nanos(nanos)), expected);
         }

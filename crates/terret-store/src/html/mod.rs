@@ -142,10 +142,10 @@ impl SqliteJournal {
             let _ = writeln!(out, "<p class=\"damage\"><b>Damaged:</b> {}</p>", escaped(&damage.to_string()));
         }
         if figures.model_time() + figures.tools_time() > 0 {
-            let _ = write!(
+            let _ = writeln!(
                 out,
                 "<figure><figcaption><span>Where the time went, turn by turn</span> <span class=\"key model\">model \
-                 {}</span> <span class=\"key tools\">tools {}</span></figcaption>\n",
+                 {}</span> <span class=\"key tools\">tools {}</span></figcaption>",
                 duration(figures.model_time()),
                 duration(figures.tools_time())
             );
@@ -167,7 +167,7 @@ fn push_chapter(out: &mut String, chapter: &Chapter) {
             let Message::User(user) = &**message else { return };
             let _ =
                 write!(out, "<article class=\"user\" id=\"r{record}\"><header><b>User</b> {}", time(user.timestamp));
-            let _ = write!(out, "<a class=\"anchor\" href=\"#r{record}\">#{record}</a></header>\n");
+            let _ = writeln!(out, "<a class=\"anchor\" href=\"#r{record}\">#{record}</a></header>");
             user.content.iter().for_each(|content| call::push_content(out, content));
             out.push_str("</article>\n");
         }
@@ -182,10 +182,10 @@ fn push_chapter(out: &mut String, chapter: &Chapter) {
         Chapter::Resumed { at } => {
             let _ = writeln!(out, "<p class=\"mark\">Interrupted, and gone on with {}</p>", time(*at));
         }
-        Chapter::RunEnded { at, outcome } => {
+        Chapter::RunEnded { outcome } => {
             let class = if *outcome == Outcome::Completed { "mark" } else { "mark bad" };
             let outcome = escaped(&outcome.to_string());
-            let _ = writeln!(out, "<p class=\"{class}\">Run {outcome} {}</p>", time(*at));
+            let _ = writeln!(out, "<p class=\"{class}\">Run {outcome}</p>");
         }
     }
 }
@@ -193,10 +193,10 @@ fn push_chapter(out: &mut String, chapter: &Chapter) {
 fn push_turn(out: &mut String, turn: &Turn) {
     let Message::Assistant(reply) = &*turn.message else { return };
     let record = turn.record;
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<article class=\"reply\" id=\"r{record}\"><header><b>{}/{}</b> {}{}<a class=\"anchor\" \
-         href=\"#r{record}\">#{record}</a></header>\n",
+         href=\"#r{record}\">#{record}</a></header>",
         escaped(&reply.provider),
         escaped(&reply.model),
         time(reply.timestamp),
@@ -236,7 +236,7 @@ fn facts(turn: &Turn, reply: &AssistantMessage) -> String {
     let mut fact = |fact: String| {
         let _ = write!(facts, " <span>{fact}</span>");
     };
-    if let Some(took) = turn.took {
+    if let Some(took) = turn.took.filter(|took| *took > 0) {
         fact(duration(took));
     }
     if input + usage.output > 0 {

@@ -31,7 +31,6 @@ pub(super) enum Chapter {
         at: i64,
     },
     RunEnded {
-        at: i64,
         outcome: Outcome,
     },
 }
@@ -73,7 +72,9 @@ impl Story {
     pub(super) fn take(&mut self, Kept { seq, at, record }: &Kept) {
         let (seq, at) = (*seq, *at);
         match record {
-            Record::RunStarted { prompt, .. } => {
+            Record::RunStarted { prompt, at: begun, .. } => {
+                // What came from elsewhere was appended later than it happened.
+                let at = if *begun > 0 { *begun } else { at };
                 self.told.push_back(Chapter::RunStarted { at });
                 if let Some(prompt) = prompt {
                     self.enqueue(prompt);
@@ -128,7 +129,7 @@ impl Story {
                 self.told.push_back(Chapter::Resumed { at });
             }
             Record::RunEnded { outcome } => {
-                self.told.push_back(Chapter::RunEnded { at, outcome: outcome.clone() });
+                self.told.push_back(Chapter::RunEnded { outcome: outcome.clone() });
                 self.queue.clear();
             }
             _ => {}
