@@ -8,7 +8,7 @@ use std::time::Duration;
 use terret::agent::machine::RunId;
 use terret::agent::{Agent, JournalError, Session, SessionId};
 use terret::llm::Message;
-use terret::store::{SessionInfo, Setup, SqliteJournal, StoreError};
+use terret::store::{Reading, SessionInfo, Setup, SqliteJournal, StoreError};
 
 use crate::cli::RunArgs;
 use crate::exit::{Exit, Problem};
@@ -48,7 +48,7 @@ pub(crate) struct Opened {
     /// Whether a later run can go on with it.
     pub(crate) kept: bool,
     pub(crate) messages: usize,
-    /// Whether the last message waits for an answer.
+    /// Whether the model has to answer what stands there.
     pub(crate) unanswered: bool,
 }
 
@@ -80,7 +80,9 @@ pub(crate) fn choose(args: &mut RunArgs) -> Result<Chosen, Problem> {
 }
 
 fn new(journal: SqliteJournal, id: SessionId) -> Result<Chosen, Problem> {
-    match journal.reader(&id) {
+    // What was killed before anything was said has left a session without a record.
+    match journal.reader(&id).and_then(|mut reader| reader.read(1)) {
+        Ok(reading) if reading == Reading::default() => Ok(Chosen::New { journal, id }),
         Err(StoreError::Unknown { .. }) => Ok(Chosen::New { journal, id }),
         Ok(_) => Err(Problem::usage(format!("there is a session {id} already: -r {id} goes on with it"))),
         Err(error) => Err(failed(&error)),
@@ -182,7 +184,9 @@ impl Chosen {
         journal.set_up(id, setup).map_err(|error| failed(&error))?;
         let transcript = session.transcript().await;
         let unanswered = match transcript.last().map(|message| &**message) {
-            None | Some(Message::Assistant(_)) => false,
+            None => false,
+            // Calls that a cancel has left open have no results yet.
+            Some(message @ Message::Assistant(_)) => message.tool_calls().next().is_some(),
             Some(Message::User(_) | Message::ToolResult(_)) => true,
         };
         let interrupted = session.interrupted().await;

@@ -198,6 +198,18 @@ fn a_run_that_failed_is_tried_again_without_a_prompt() {
     assert_eq!(fs::read_to_string(ran.path("log")).unwrap(), "once\n");
 }
 
+#[test]
+fn a_run_that_was_cancelled_goes_on_without_a_prompt_and_the_model_is_told() {
+    let run = Terret::scripted([bash("c1", "echo once >> log; sleep 600")]).args(["--json"]).start();
+    run.line_in("log");
+    run.signal(Signal::INT);
+    let ran = run.wait().exits(130);
+    let reads = json!({"text": "I see.", "expect": {"lastRole": "toolResult", "contains": "Outcome unknown"}});
+    let on = ran.then().script([reads]).args(["-c", "--json"]).run().exits(0);
+    assert_eq!((on.session(), on.result()["text"].as_str()), (ran.session(), Some("I see.")));
+    assert_eq!(fs::read_to_string(ran.path("log")).unwrap(), "once\n");
+}
+
 /// A run that waits in its second turn, for as long as it is let.
 fn waiting() -> Running {
     let waits = json!({"text": "Late.", "delayMs": 600_000});
@@ -240,7 +252,8 @@ fn a_run_that_was_killed_is_finished_without_a_prompt() {
     assert_eq!(fs::read_to_string(killed.path("log")).unwrap(), "once\n");
     // With text, it says so.
     let killed = waiting().kill();
-    let on = killed.then().script([says("Finished."), says("Quickly.")]).args(["-c", "-p", "and be quick"]).run().exits(0);
+    let on =
+        killed.then().script([says("Finished."), says("Quickly.")]).args(["-c", "-p", "and be quick"]).run().exits(0);
     assert!(on.stderr.contains("3 messages, its last run was interrupted and goes on"), "{}", on.stderr);
     assert!(texts(&on, "it").contains(&"and be quick".to_owned()));
 }
