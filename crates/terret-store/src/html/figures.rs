@@ -295,6 +295,26 @@ mod tests {
     }
 
     #[test]
+    fn a_picture_of_many_turns_has_a_bounded_number_of_columns_and_all_of_the_time() {
+        let turns = (1..=10_000).map(|record| Time { record, model: 2_000, tools: 1_000 });
+        let figures = Figures { turns: turns.collect(), ..Figures::default() };
+        let mut picture = String::new();
+        figures.timeline(&mut picture);
+        let columns = picture.matches("<title>").count();
+        assert!((120..=COLUMNS).contains(&columns), "{columns}");
+        assert!(
+            picture.contains("<a href=\"#r1\"><g><title>Turns 1 to 42: model 1 min 24 s, tools 42 s</title>"),
+            "{picture}"
+        );
+        assert!(picture.contains("turn 10000</text>"));
+        assert_eq!((figures.model_time(), figures.tools_time()), (20_000_000, 10_000_000));
+
+        let mut nothing = String::new();
+        Figures::default().timeline(&mut nothing);
+        assert_eq!(nothing, "");
+    }
+
+    #[test]
     fn an_axis_has_round_steps_and_reaches_the_tallest_bar() {
         for (time, expected) in [(1, (1, 1)), (400, (100, 4)), (401, (200, 3)), (61_000, (30_000, 3))] {
             assert_eq!(scale(time), expected);

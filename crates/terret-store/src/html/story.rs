@@ -186,3 +186,139 @@ impl Turn {
         took
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use terret_agent::machine::{Epoch, Limits, RunId};
+    use terret_llm::wire::WireFormat;
+    use terret_llm::{AssistantMessage, Block, Content, StopReason, ToolResultMessage, Usage, UserMessage};
+
+    use super::*;
+
+    fn reply(calls: &[&str]) -> Record {
+        let content = calls.iter().map(|id| Block::ToolCall(ToolCall::new(*id, "look", "{}"))).collect();
+        let message = AssistantMessage {
+            content,
+            provider: "p".into(),
+            model: "m".into(),
+            wire: WireFormat::from("scripted"),
+            stop_reason: StopReason::ToolUse,
+            raw_stop_reason: None,
+            usage: Usage::default(),
+            response_id: None,
+            error: None,
+            timestamp: 0,
+        };
+        Record::ReplyAccepted { message: Arc::new(message.into()), cost: Money::ZERO }
+    }
+
+    fn opened(id: &str) -> Record {
+        Record::CallOpened { call_id: id.into() }
+    }
+
+    fn closed(id: &str) -> Record {
+        let result = ToolResultMessage {
+            tool_call_id: id.into(),
+            tool_name: "look".into(),
+            content: vec![Content::text("done")],
+            details: None,
+            is_error: false,
+            timestamp: 0,
+        };
+        Record::CallClosed { result: Arc::new(result.into()) }
+    }
+
+    fn called() -> Record {
+        Record::ModelCalled { epoch: Epoch::default() }
+    }
+
+    fn started() -> Record {
+        let prompt = Some(Arc::new(UserMessage::text("Do it.", 0).into()));
+        Record::RunStarted { run: RunId("r".into()), limits: Limits::default(), tools: Arc::default(), at: 0, prompt }
+    }
+
+    fn told(records: impl IntoIterator<Item = (i64, Record)>) -> Vec<Chapter> {
+        let (mut story, mut told) = (Story::default(), Vec::new());
+        for ((at, record), seq) in records.into_iter().zip(0..) {
+            story.take(&Kept { seq, at, record });
+            told.extend(std::iter::from_fn(|| story.next()));
+        }
+        told.extend(story.rest());
+        told
+    }
+
+    fn kinds(chapters: &[Chapter]) -> Vec<&'static str> {
+        let kind = |chapter: &Chapter| match chapter {
+            Chapter::RunStarted { .. } => "started",
+            Chapter::Said { .. } => "said",
+            Chapter::Turn(_) => "turn",
+            Chapter::AttemptFailed { .. } => "failed",
+            Chapter::Cancelled { .. } => "cancelled",
+            Chapter::Resumed { .. } => "resumed",
+            Chapter::RunEnded { .. } => "ended",
+        };
+        chapters.iter().map(kind).collect()
+    }
+
+    fn turn(chapters: Vec<Chapter>) -> Turn {
+        let turn =
+            chapters.into_iter().find_map(|chapter| if let Chapter::Turn(turn) = chapter { Some(turn) } else { None });
+        turn.unwrap()
+    }
+
+    #[test]
+    fn the_time_of_a_turn_is_the_model_s_and_then_that_in_which_any_tool_ran() {
+        let turn = turn(told([
+            (0, started()),
+            (0, Record::Delivered { ids: vec![0] }),
+            (1_000, called()),
+            (4_000, reply(&["a", "b", "c"])),
+            // Two at the same time, and one after a pause.
+            (4_000, opened("a")),
+            (5_000, opened("b")),
+            (7_000, closed("a")),
+            (9_000, closed("b")),
+            (10_000, opened("c")),
+            (11_000, closed("c")),
+        ]));
+        assert_eq!((turn.took, turn.tools_took()), (Some(3_000), 6_000));
+        assert_eq!(turn.calls.iter().map(Called::took).collect::<Vec<_>>(), [Some(3_000), Some(4_000), Some(1_000)]);
+    }
+
+    #[test]
+    fn nobody_knows_how_long_something_went_on_that_was_in_flight_at_a_crash() {
+        let turn = turn(told([
+            (0, started()),
+            (1_000, called()),
+            (90_000_000, Record::Resumed),
+            (90_000_000, called()),
+            (90_001_000, reply(&["a"])),
+            (90_001_000, opened("a")),
+            (180_000_000, Record::Resumed),
+            (180_000_000, closed("a")),
+        ]));
+        assert_eq!((turn.took, turn.tools_took()), (Some(1_000), 0));
+    }
+
+    #[test]
+    fn what_follows_a_turn_is_told_after_its_results_have_come() {
+        let records = [
+            (0, started()),
+            (0, Record::Delivered { ids: vec![0] }),
+            (0, called()),
+            (0, reply(&["a"])),
+            (0, opened("a")),
+            (0, Record::Cancelled { reason: "enough".into() }),
+            (0, Record::RunEnded { outcome: Outcome::Completed }),
+            (0, started()),
+            (0, closed("a")),
+            (0, Record::Delivered { ids: vec![1] }),
+        ];
+        let expected = ["started", "said", "turn", "cancelled", "ended", "started", "said"];
+        let chapters = told(records.clone());
+        assert_eq!(kinds(&chapters), expected);
+        assert!(turn(chapters).calls[0].result.is_some());
+        // Without them, nothing that was said is lost.
+        assert_eq!(kinds(&told(records.into_iter().take(7))), expected[..5]);
+    }
+}
