@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use terret::llm::wire::WireFormat;
 use terret::llm::{
     Effort, HttpTransport, Model, ModelRef, Overrides, ResolveError, Retry, RetryPolicy, ScriptedModel, hosts, resolve,
 };
-
-use terret::llm::wire::WireFormat;
 use terret::store::Setup;
 
 use crate::cli::RunArgs;
