@@ -181,7 +181,9 @@ impl Chosen {
             }
         };
         let session = agent.open(Arc::new(journal.clone()), id.clone()).await.map_err(refused)?;
-        journal.set_up(id, setup).map_err(|error| failed(&error))?;
+        if !matches!(self, Chosen::Old { info, .. } if info.setup == *setup) {
+            journal.set_up(id, setup).map_err(|error| failed(&error))?;
+        }
         let transcript = session.transcript().await;
         let unanswered = match transcript.last().map(|message| &**message) {
             None => false,

@@ -1,6 +1,6 @@
 //! What a session was set up with. It stands beside the records, in a table that is made when there is something to say.
 
-use rusqlite::OptionalExtension as _;
+use rusqlite::{OptionalExtension as _, TransactionBehavior};
 use serde::{Deserialize, Serialize};
 use terret_agent::SessionId;
 
@@ -41,12 +41,15 @@ impl SqliteJournal {
         }
         check_end(&place)?;
         let (path, body) = (place.database(), serde_json::to_string(setup)?);
-        let db = open_to_write(&path)?;
+        let mut db = open_to_write(&path)?;
+        // Together, so that the disk is waited for once.
         let write = || {
-            db.execute_batch(SCHEMA)?;
-            db.execute("INSERT OR REPLACE INTO setup (only, body) VALUES (1, ?1)", [body])
+            let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            transaction.execute_batch(SCHEMA)?;
+            transaction.execute("INSERT OR REPLACE INTO setup (only, body) VALUES (1, ?1)", [body])?;
+            transaction.commit()
         };
-        write().map(drop).map_err(StoreError::sqlite(&path))
+        write().map_err(StoreError::sqlite(&path))
     }
 }
 
