@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use support::{texts, written};
 use tempfile::TempDir;
-use terret_agent::machine::{Outcome, Record};
+use terret_agent::machine::Outcome;
 use terret_agent::{Agent, EffectClass, Journal, SessionId, tool};
 use terret_llm::{Message, Money, ScriptedModel, ScriptedReply, ToolCall};
-use terret_store::{Damage, Origin, Setup, SqliteJournal, StoreError};
+use terret_store::{Damage, Origin, SqliteJournal, StoreError};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Nothing {}
@@ -121,54 +121,6 @@ async fn a_search_finds_what_was_said_and_nothing_that_was_not() {
         assert_eq!(found(nothing), [], "{nothing}");
     }
     assert_eq!(journal.search("cats", 1).unwrap().len(), 1);
-}
-
-#[tokio::test]
-async fn what_a_session_was_set_up_with_is_kept_beside_its_records_and_goes_into_its_forks() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = talk(&folder, "weather", "?").await;
-    let setup = |session: &str| journal.reader(&id(session)).unwrap().setup().unwrap();
-    assert_eq!(setup("weather"), Setup::default(), "nothing was said");
-    let first = Setup { folder: Some("/work".into()), model: Some("p/m:high".into()), ..Setup::default() };
-    let second = Setup {
-        base_url: Some("http://127.0.0.1:1/v1".into()),
-        wire: Some("openai-completions".into()),
-        ..first.clone()
-    };
-    let owned = journal.own(&id("weather")).await.unwrap();
-    for now in [&first, &second] {
-        journal.set_up(&id("weather"), now).unwrap();
-        assert_eq!((&setup("weather"), &journal.list().unwrap()[0].setup), (now, now));
-    }
-    drop(owned);
-    journal.fork(&id("weather"), None, &id("another way")).unwrap();
-    assert_eq!(setup("another way"), second);
-    assert_eq!(journal.check(&id("weather")).unwrap(), []);
-    assert!(matches!(journal.set_up(&id("nobody"), &first), Err(StoreError::Unknown { .. })));
-    let file = "{\"type\":\"session\",\"version\":3,\"id\":\"x\",\"cwd\":\"/there\"}\n{\"type\":\"message\",\"id\":\"1\",\"parentId\":null,\
-                \"message\":{\"role\":\"user\",\"content\":\"a\"}}";
-    journal.import_pi(file.as_bytes(), &id("imported")).unwrap();
-    assert_eq!(setup("imported").folder.as_deref(), Some("/there"));
-}
-
-#[tokio::test]
-async fn a_fork_of_a_run_at_work_does_not_go_on_with_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = talk(&folder, "weather", "?").await;
-    let whole: Vec<_> = journal.load(&id("weather")).await.unwrap();
-    let opened = whole.iter().position(|record| matches!(record, Record::CallOpened { .. })).unwrap();
-    journal.append(&id("at work"), 0, &whole[..=opened]).await.unwrap();
-    let forked = journal.fork(&id("at work"), None, &id("fork")).unwrap();
-    assert_eq!(forked.records, opened as u64 + 1);
-    let model = ScriptedModel::new([ScriptedReply::text("I see.")]);
-    let agent = Agent::builder(model).build().unwrap();
-    let session = agent.open(Arc::new(journal.clone()), id("fork")).await.unwrap();
-    assert_eq!(session.interrupted().await, None);
-    assert_eq!(session.go_on().report().await.outcome, Outcome::Completed);
-    let transcript = session.transcript().await;
-    assert!(matches!(&*transcript[2], Message::ToolResult(result) if result.tool_call_id == "c1"), "{transcript:?}");
-    let original = agent.open(Arc::new(journal), id("at work")).await.unwrap();
-    assert!(original.interrupted().await.is_some());
 }
 
 #[tokio::test]
