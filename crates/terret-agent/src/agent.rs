@@ -7,22 +7,36 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
-use terret_llm::{Content, Model, Options, Transcript, UserMessage};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use terret_llm::{
+    Content, Expected, Model, ModelSpec, Options, OutputSchema, Transcript, UserMessage, wire::WireFormat,
+};
 use tokio::sync::{Mutex, mpsc, oneshot};
+use tracing::Instrument as _;
 
-use crate::driver::{Cancel, Driver, Log};
+use crate::budget::SharedBudget;
+use crate::compaction::{ModelSummary, Summarize};
+use crate::driver::{Cancel, Driver, Log, Reins, now, trace};
 use crate::event::{Event, Events, Publisher, Report, Subscriber};
 use crate::gate::{AllowAll, Gate};
+use crate::hooks::{HookList, Hooks};
 use crate::journal::{Journal, JournalError, MemoryJournal, SessionId, fold};
-use crate::machine::{Answer, Failure, Input, Limits, Outcome, Prompt, QueueKind, RunId, Spent};
+use crate::limit::Spill;
+use crate::machine::{
+    Answer, CompactionLimits, Failure, Input, Limits, Outcome, Prompt, QueueKind, RunId, Spent, Task,
+};
+use crate::review::{Reviewer, TypedRun};
 use crate::tool::{SharedTool, Tool, ToolSet, ToolSetError};
 
 /// A model with tools, rules and limits. Immutable, and cheap to clone.
 #[derive(Clone)]
 pub struct Agent(pub(crate) Arc<Parts>);
 
+#[derive(Clone)]
 pub(crate) struct Parts {
-    pub(crate) model: Arc<dyn Model>,
+    /// The first one is called first; the others are fallen back on.
+    pub(crate) models: Vec<Arc<dyn Model>>,
     pub(crate) system: Option<Arc<str>>,
     pub(crate) tools: ToolSet,
     pub(crate) gate: Arc<dyn Gate>,
@@ -30,6 +44,11 @@ pub(crate) struct Parts {
     pub(crate) options: Options,
     pub(crate) grace: Duration,
     pub(crate) output_limit: usize,
+    pub(crate) spill: Option<Arc<dyn Spill>>,
+    pub(crate) tool_time_limit: Option<Duration>,
+    pub(crate) hooks: HookList,
+    pub(crate) summarizer: Arc<dyn Summarize>,
+    pub(crate) shared: Option<SharedBudget>,
 }
 
 /// Puts an [`Agent`] together.
@@ -39,6 +58,8 @@ pub struct AgentBuilder {
     tools: Vec<SharedTool>,
     model_calls: Option<u32>,
     parallel_tools: Option<u32>,
+    /// Whether compaction goes by the model's window.
+    windowed: bool,
 }
 
 /// Why an agent can't be put together.
@@ -58,7 +79,7 @@ impl Agent {
     pub fn builder(model: impl Model + 'static) -> AgentBuilder {
         AgentBuilder {
             parts: Parts {
-                model: Arc::new(model),
+                models: vec![Arc::new(model)],
                 system: None,
                 tools: ToolSet::default(),
                 gate: Arc::new(AllowAll),
@@ -66,10 +87,16 @@ impl Agent {
                 options: Options::default(),
                 grace: Duration::from_secs(2),
                 output_limit: 256 * 1024,
+                spill: None,
+                tool_time_limit: None,
+                hooks: HookList::default(),
+                summarizer: Arc::new(ModelSummary),
+                shared: None,
             },
             tools: Vec::new(),
             model_calls: None,
             parallel_tools: None,
+            windowed: true,
         }
     }
 
@@ -92,9 +119,41 @@ impl Agent {
         Ok(Session::new(self.clone(), journal, id, log))
     }
 
-    /// The model.
+    /// Runs a prompt in a new session that is kept in memory only, for a final reply that is a `T`. See
+    /// [`Session::run`].
+    pub fn run<T: JsonSchema + DeserializeOwned + 'static>(&self, prompt: impl Into<UserPrompt>) -> TypedRun<T> {
+        self.session().run(prompt)
+    }
+
+    /// The model that is called first.
     pub fn model(&self) -> &dyn Model {
-        &*self.0.model
+        &**self.model_at(0)
+    }
+
+    /// The model of this place in the list, or the last one, for a run that was started when the list was longer.
+    #[expect(clippy::indexing_slicing, reason = "the list is never empty: it begins with the builder's model")]
+    pub(crate) fn model_at(&self, place: u32) -> &Arc<dyn Model> {
+        let models = &self.0.models;
+        &models[(place as usize).min(models.len() - 1)]
+    }
+
+    /// The same agent, which asks for a final reply of this schema.
+    fn expecting(&self, schema: &OutputSchema) -> Self {
+        let mut parts = (*self.0).clone();
+        let supported = parts.models.iter().all(|model| schema.is_supported_by(model.spec(), parts.tools.specs()));
+        // Gemini 2 refuses a schema beside tools.
+        if supported && (parts.tools.specs().is_empty() || parts.models.iter().all(|model| takes_both(model.spec()))) {
+            parts.options.output_schema = Some(schema.clone());
+        }
+        let wanted = format!(
+            "When you are done, your final reply has to be a JSON value of this schema, and nothing else: {}",
+            schema.schema.as_str()
+        );
+        parts.system = Some(match parts.system {
+            Some(system) => format!("{system}\n\n{wanted}").into(),
+            None => wanted.into(),
+        });
+        Self(Arc::new(parts))
     }
 
     /// The tools.
@@ -128,10 +187,12 @@ impl AgentBuilder {
         self
     }
 
-    /// What a run may spend. [`max_model_calls`](Self::max_model_calls) and
+    /// What a run may spend, and how hard it tries; also when it compacts, which otherwise goes by the smallest window of
+    /// the models. [`max_model_calls`](Self::max_model_calls) and
     /// [`max_parallel_tools`](Self::max_parallel_tools) win over it.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.parts.limits = limits;
+        self.windowed = false;
         self
     }
 
@@ -145,6 +206,47 @@ impl AgentBuilder {
     /// How many tools may run at the same time; 8 by default.
     pub fn max_parallel_tools(mut self, tools: u32) -> Self {
         self.parallel_tools = Some(tools);
+        self
+    }
+
+    /// A model to fall back on when those before it fail, in the order in which they are added. The run stays with it.
+    ///
+    /// It is called when a model has failed [`RetryLimits::tries`](crate::machine::RetryLimits::tries) times, or with an
+    /// error that another try doesn't help: its host's or its key's, but not the request's.
+    pub fn fallback(mut self, model: impl Model + 'static) -> Self {
+        self.parts.models.push(Arc::new(model));
+        self
+    }
+
+    /// Code of yours before model calls, around tools and at the end. After those that were added before.
+    pub fn hooks(mut self, hooks: impl Hooks + 'static) -> Self {
+        self.parts.hooks.0.push(Arc::new(hooks));
+        self
+    }
+
+    /// Who summarises a conversation that has become too long; the run's own model, by default ([`ModelSummary`]). When,
+    /// is [`Limits::compaction`]'s to say: for a model whose window is known, before it is full.
+    pub fn summarizer(mut self, summarizer: impl Summarize + 'static) -> Self {
+        self.parts.summarizer = Arc::new(summarizer);
+        self
+    }
+
+    /// A budget that this agent's runs spend together with others.
+    pub fn shared_budget(mut self, budget: SharedBudget) -> Self {
+        self.parts.shared = Some(budget);
+        self
+    }
+
+    /// How long a call may run whose tool has no limit of its own ([`Tool::time_limit`]); as long as it likes, by
+    /// default. Then it is told to stop, and dropped when it doesn't within the grace period.
+    pub fn tool_time_limit(mut self, limit: Duration) -> Self {
+        self.parts.tool_time_limit = Some(limit);
+        self
+    }
+
+    /// Who keeps results that are longer than [`output_limit`](Self::output_limit), whole. Nobody, by default.
+    pub fn spill(mut self, spill: impl Spill + 'static) -> Self {
+        self.parts.spill = Some(Arc::new(spill));
         self
     }
 
@@ -169,7 +271,11 @@ impl AgentBuilder {
 
     /// Checks everything.
     pub fn build(self) -> Result<Agent, AgentError> {
-        let Self { mut parts, tools, model_calls, parallel_tools } = self;
+        let Self { mut parts, tools, model_calls, parallel_tools, windowed } = self;
+        if windowed {
+            let windows = parts.models.iter().map(|model| model.spec().context_window.map(u64::from));
+            parts.limits.compaction = Some(CompactionLimits::for_window(windows.flatten().min()));
+        }
         parts.tools = ToolSet::new(tools)?;
         let limit = |of, limit: &mut NonZeroU32, wanted: Option<u32>| match wanted.map(NonZeroU32::new) {
             None => Ok(()),
@@ -206,15 +312,29 @@ impl Session {
 
     /// Starts a run. It waits for a run of this session that hasn't ended. Needs a tokio runtime.
     pub fn prompt(&self, prompt: impl Into<UserPrompt>) -> Run {
-        let UserPrompt(content) = prompt.into();
-        let message = UserMessage { content, timestamp: crate::driver::now() };
-        self.start(Some(message))
+        self.start(Some(prompt.into()), Task::Answer, Reviewer::default())
+    }
+
+    /// Starts a run whose final reply is a `T`. A reply that is none goes back to the model with what is wrong with it,
+    /// [`Limits::objections`] times; then the run fails.
+    ///
+    /// Providers that can are held to the schema of `T` ([`OutputSchema::of`]); all models are told it.
+    pub fn run<T: JsonSchema + DeserializeOwned + 'static>(&self, prompt: impl Into<UserPrompt>) -> TypedRun<T> {
+        let expected = Expected::<T>::new();
+        let session = Self { agent: self.agent.expecting(expected.schema()), ..self.clone() };
+        let run = session.start(Some(prompt.into()), Task::AnswerReviewed, Reviewer::of(expected.clone()));
+        TypedRun::new(run, expected)
     }
 
     /// Lets the model go on from what stands in the transcript, without saying anything: finishes a run that a crash
     /// interrupted, or starts one.
     pub fn go_on(&self) -> Run {
-        self.start(None)
+        self.start(None, Task::Answer, Reviewer::default())
+    }
+
+    /// Summarises the older part of the transcript, now. The full messages stay in the journal.
+    pub fn compact(&self) -> Run {
+        self.start(None, Task::Compact, Reviewer::default())
     }
 
     /// The messages so far. Waits for a run that hasn't ended.
@@ -228,11 +348,14 @@ impl Session {
         self.log.lock().await.state.run().map(|run| run.id.clone())
     }
 
-    fn start(&self, message: Option<UserMessage>) -> Run {
+    fn start(&self, message: Option<UserPrompt>, task: Task, reviewer: Reviewer) -> Run {
         let run = RunId(uuid::Uuid::now_v7().to_string());
+        let message = message.map(UserPrompt::now);
         let parts = &self.agent.0;
         let (limits, tools) = (parts.limits, parts.tools.facts().clone());
-        let prompt = Prompt { run, message, limits, tools };
+        let models = u32::try_from(parts.models.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
+        let task = if task == Task::Answer && !parts.hooks.0.is_empty() { Task::AnswerReviewed } else { task };
+        let prompt = Prompt { run, message, limits, tools, models, task, exceeded: None };
         let (commands, inbox) = mpsc::unbounded_channel();
         let (done, report) = oneshot::channel();
         let publisher = Publisher::default();
@@ -241,18 +364,34 @@ impl Session {
         let cancel = Cancel::default();
         let handle = RunHandle { commands, cancel: cancel.clone(), subscriber };
         let session = self.clone();
-        tokio::spawn(async move {
+        let span = trace::run(&self.id, self.agent.model().spec());
+        let reins = Reins { publisher, inbox, cancel, reviewer };
+        let running = async move {
             let log = session.log.lock_owned().await;
-            let driver = Driver::new(session.agent, session.journal, session.id, log, publisher, inbox, cancel);
-            let _ = done.send(driver.run(prompt).await);
-        });
+            let report = Driver::new(session.agent, session.journal, session.id, log, reins).run(prompt).await;
+            trace::run_ended(&tracing::Span::current(), &report);
+            let _ = done.send(report);
+        };
+        tokio::spawn(running.instrument(span));
         Run { events, handle, report: Some(report) }
     }
+}
+
+/// Whether a model takes a schema for its reply beside tools. Google's documentation of structured output has it from
+/// Gemini 3 on.
+fn takes_both(model: &ModelSpec) -> bool {
+    model.wire != WireFormat::GoogleGenerativeAi
 }
 
 /// What a user says: text, or text and images.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UserPrompt(pub Vec<Content>);
+
+impl UserPrompt {
+    fn now(self) -> UserMessage {
+        UserMessage { content: self.0, timestamp: now() }
+    }
+}
 
 impl From<&str> for UserPrompt {
     fn from(text: &str) -> Self {
@@ -339,6 +478,24 @@ impl RunHandle {
         self.queue(QueueKind::FollowUp, prompt.into())
     }
 
+    /// Says something to the model now: the model call and the tools are stopped, and the run goes on with this. What was
+    /// stopped half way is settled as after a crash, and the model is told. False if the run has ended.
+    pub fn interrupt(&self, prompt: impl Into<UserPrompt>) -> bool {
+        self.commands.send(Input::Interrupt { message: prompt.into().now() }).is_ok()
+    }
+
+    /// Takes back a message that waits ([`Event::Queued`]); [`Event::Withdrawn`] hands it back. Nothing happens when it
+    /// has been delivered. False if the run has ended.
+    pub fn withdraw(&self, id: u64) -> bool {
+        self.commands.send(Input::Withdraw { id }).is_ok()
+    }
+
+    /// Changes a message that waits; it keeps its place. Nothing happens when it has been delivered. False if the run has
+    /// ended.
+    pub fn requeue(&self, id: u64, prompt: impl Into<UserPrompt>) -> bool {
+        self.commands.send(Input::Requeue { id, message: prompt.into().now() }).is_ok()
+    }
+
     /// Answers a question ([`Event::Asked`]). An answer to another call, or to other arguments, changes nothing. False
     /// if the run has ended.
     pub fn answer(&self, call_id: impl Into<String>, digest: impl Into<String>, answer: Answer) -> bool {
@@ -351,14 +508,13 @@ impl RunHandle {
         self.cancel.request(reason.into());
     }
 
-    /// Another reader of the run's events, from now on.
+    /// Another reader of the run's events, from now on. What is in flight comes first ([`Event::Snapshot`]).
     pub fn events(&self) -> Events {
         self.subscriber.subscribe()
     }
 
     fn queue(&self, kind: QueueKind, prompt: UserPrompt) -> bool {
-        let message = UserMessage { content: prompt.0, timestamp: crate::driver::now() };
-        self.commands.send(Input::Queue { kind, message }).is_ok()
+        self.commands.send(Input::Queue { kind, message: prompt.now() }).is_ok()
     }
 }
 

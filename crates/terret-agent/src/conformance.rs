@@ -25,7 +25,7 @@ use terret_llm::{
     Thinking, ToolCall, ToolResultMessage, Usage, UserMessage, wire::WireFormat,
 };
 
-use crate::machine::{Budget, Epoch, Failure, Limits, Outcome, QueueKind, Record, RunId, ToolFacts};
+use crate::machine::{Budget, Epoch, Failure, Limits, Outcome, QueueKind, Record, Recovery, RunId, Task, ToolFacts};
 use crate::{Journal, JournalError, SessionId};
 
 /// Checks everything. Panics at the first thing that is wrong, with its name.
@@ -242,7 +242,14 @@ fn all_kinds() -> Vec<Record> {
             tools: Arc::new(facts),
             at: 1_700_000_000_000,
             prompt: None,
+            models: 2.try_into().unwrap(),
+            task: Task::AnswerReviewed,
         },
+        Record::Withdrawn { id: 1 },
+        Record::CompactionStarted { epoch, cut: 3 },
+        Record::CallStopped { usage: Usage::default(), cost: Money::from_nanos(1) },
+        Record::Interrupted,
+        Record::Halted { still_running: vec!["c1".into()] },
         Record::CallAsked { call_id: "c1".into(), question: "may it\u{2028}?".into() },
         Record::CallApproved { call_id: "c1".into(), arguments: Some("{\n}".into()), for_run: true },
         Record::BudgetExceeded { budget: Budget::Loop },
@@ -258,6 +265,7 @@ fn all_kinds() -> Vec<Record> {
         Record::RunEnded { outcome: Outcome::Failed { failure: Failure::Refused } },
         Record::AttemptFailed {
             failure: Failure::Model(ModelError::new(ErrorKind::Overloaded, "come back\nlater\u{0}")),
+            recovery: Some(Recovery::Retry { at: -1 }),
             usage: Usage::default(),
             cost: Money::ZERO,
         },

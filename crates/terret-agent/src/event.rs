@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
-use terret_llm::{Message, StreamEvent, ToolCall};
+use terret_llm::{BlockKind, Message, StreamEvent, ToolCall};
 
-use crate::machine::{Epoch, Failure, Outcome, QueueKind, RunId, Spent};
+use crate::machine::{Epoch, Failure, Outcome, Queued, Recovery, RunId, Spent};
 
 /// Something that happened in a run. `Ended` is the last one, always.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,24 +31,37 @@ pub enum Event {
         /// `Start`, `BlockStart`, `BlockDelta` or `BlockEnd`.
         event: StreamEvent,
     },
-    /// A subscriber was too slow, and fragments were left out for it. The message will be whole.
+    /// A subscriber was too slow, and fragments are left out for it until a `Snapshot`. The messages will be whole.
     Lagged,
+    /// What is in flight, in place of all fragments before it: for a subscriber that lagged, or came later.
+    Snapshot(Snapshot),
     /// A model call failed: what its deltas showed is to be discarded.
     AttemptFailed {
         /// The epoch of the model call.
         epoch: Epoch,
         /// Why.
         failure: Failure,
+        /// What the run does about it; nothing if it fails.
+        recovery: Option<Recovery>,
+    },
+    /// The conversation has become too long, and its older part is being summarised.
+    CompactionStarted {
+        /// The epoch of the summary.
+        epoch: Epoch,
+    },
+    /// A summary took the place of older messages, which stay in the journal.
+    Compacted {
+        /// The summary, as the model will read it.
+        summary: Arc<Message>,
+        /// How many messages it stands for.
+        replaced: usize,
     },
     /// A message was appended to the transcript.
     Message(Arc<Message>),
-    /// A user message waits for a safe point.
-    Queued {
-        /// Which safe point.
-        kind: QueueKind,
-        /// The message.
-        message: Arc<Message>,
-    },
+    /// A user message waits for a safe point; or one that waited was changed, and keeps its number and place.
+    Queued(Queued),
+    /// A user message that waited was taken back.
+    Withdrawn(Queued),
     /// A person has to decide about a call: [`RunHandle::answer`](crate::RunHandle::answer). The run waits, if need be
     /// over restarts.
     Asked {
@@ -81,8 +94,32 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// Somebody has to say something now: what is running is being stopped, and the run goes on.
+    Interrupted,
     /// The run ended.
     Ended(Report),
+}
+
+/// What is in flight: the reply so far, and the tools that run.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The model call in flight, and the blocks of its reply so far. Provisional, like deltas.
+    pub reply: Option<(Epoch, Vec<PartialBlock>)>,
+    /// The calls whose tools are running, in the order in which they were started.
+    pub running: Vec<Arc<ToolCall>>,
+}
+
+/// A block of a reply that is still streaming.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PartialBlock {
+    /// Its index in the message's content.
+    pub index: usize,
+    /// What it is.
+    pub kind: BlockKind,
+    /// What there is of it.
+    pub text: String,
 }
 
 /// How a run ended, and what it took.
@@ -105,19 +142,26 @@ const UNREAD_FRAGMENTS: usize = 1 << 20;
 /// The events of a run, for one reader.
 ///
 /// A slow reader slows nobody: fragments that it hasn't read are joined, and beyond a limit left out and marked by
-/// [`Event::Lagged`]. Everything else is kept; it shares its data with the transcript.
-pub struct Events(Arc<Mutex<Unread>>);
+/// [`Event::Lagged`]. Once such a reader has caught up it gets a [`Event::Snapshot`] of what is in flight, and fragments
+/// again. Everything else is kept; it shares its data with the transcript.
+pub struct Events {
+    unread: Arc<Mutex<Unread>>,
+    channel: Arc<Mutex<Channel>>,
+}
 
 /// The writing side of all readers of a run.
 #[derive(Default)]
-pub(crate) struct Publisher {
-    readers: Arc<Mutex<Vec<Arc<Mutex<Unread>>>>>,
-}
+pub(crate) struct Publisher(Arc<Mutex<Channel>>);
 
 /// Opens further readers of a run.
 #[derive(Clone)]
-pub(crate) struct Subscriber {
-    readers: Arc<Mutex<Vec<Arc<Mutex<Unread>>>>>,
+pub(crate) struct Subscriber(Arc<Mutex<Channel>>);
+
+/// What is in flight, and who reads. A reader's own lock is only taken under this one, or alone.
+#[derive(Default)]
+struct Channel {
+    snapshot: Snapshot,
+    readers: Vec<Arc<Mutex<Unread>>>,
 }
 
 #[derive(Default)]
@@ -137,13 +181,31 @@ impl Events {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        let mut unread = lock(&self.0);
+        let mut unread = lock(&self.unread);
+        if unread.events.is_empty() && unread.lagged {
+            drop(unread);
+            return Poll::Ready(Some(self.catch_up()));
+        }
         match unread.take() {
             Some(event) => Poll::Ready(Some(event)),
             None if unread.ended => Poll::Ready(None),
             None => {
                 unread.waker = Some(cx.waker().clone());
                 Poll::Pending
+            }
+        }
+    }
+
+    /// What stands for all fragments so far. None is published meanwhile, so that the next one goes on from here.
+    fn catch_up(&self) -> Event {
+        let channel = lock(&self.channel);
+        let mut unread = lock(&self.unread);
+        match unread.take() {
+            // Something came in between.
+            Some(event) => event,
+            None => {
+                unread.lagged = false;
+                Event::Snapshot(channel.snapshot.clone())
             }
         }
     }
@@ -159,24 +221,26 @@ impl Stream for Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        lock(&self.0).abandoned = true;
+        lock(&self.unread).abandoned = true;
     }
 }
 
 impl Publisher {
     pub(crate) fn subscriber(&self) -> Subscriber {
-        Subscriber { readers: self.readers.clone() }
+        Subscriber(self.0.clone())
     }
 
     pub(crate) fn publish(&self, event: &Event) {
-        lock(&self.readers).retain(|reader| lock(reader).put(event));
+        let mut channel = lock(&self.0);
+        channel.snapshot.take_in(event);
+        channel.readers.retain(|reader| lock(reader).put(event));
     }
 }
 
 /// However the run ends, its readers end, too.
 impl Drop for Publisher {
     fn drop(&mut self) {
-        for reader in lock(&self.readers).drain(..) {
+        for reader in lock(&self.0).readers.drain(..) {
             let mut unread = lock(&reader);
             unread.ended = true;
             unread.wake();
@@ -185,10 +249,47 @@ impl Drop for Publisher {
 }
 
 impl Subscriber {
+    /// A reader of everything from now on, beginning with what is in flight, if something is.
     pub(crate) fn subscribe(&self) -> Events {
-        let unread = Arc::new(Mutex::new(Unread::default()));
-        lock(&self.readers).push(unread.clone());
-        Events(unread)
+        let mut channel = lock(&self.0);
+        let mut unread = Unread::default();
+        if channel.snapshot != Snapshot::default() {
+            unread.events.push_back(Event::Snapshot(channel.snapshot.clone()));
+        }
+        let unread = Arc::new(Mutex::new(unread));
+        channel.readers.push(unread.clone());
+        Events { unread, channel: self.0.clone() }
+    }
+}
+
+impl Snapshot {
+    fn take_in(&mut self, event: &Event) {
+        match event {
+            Event::ModelCalled { epoch } => self.reply = Some((*epoch, Vec::new())),
+            Event::Delta { event: StreamEvent::BlockStart { index, kind }, .. } => {
+                let block = PartialBlock { index: *index, kind: kind.clone(), text: String::new() };
+                self.reply.iter_mut().for_each(|(_, blocks)| blocks.push(block.clone()));
+            }
+            Event::Delta { event: StreamEvent::BlockDelta { index, text }, .. } => {
+                let blocks = self.reply.iter_mut().flat_map(|(_, blocks)| blocks);
+                // The block that grows is the last one, nearly always.
+                blocks
+                    .rev()
+                    .find(|block| block.index == *index)
+                    .into_iter()
+                    .for_each(|block| block.text.push_str(text));
+            }
+            Event::AttemptFailed { .. } => self.reply = None,
+            Event::Message(message) if matches!(**message, Message::Assistant(_)) => self.reply = None,
+            Event::ToolStarted { call } => self.running.push(call.clone()),
+            Event::ToolEnded { result } => {
+                if let Message::ToolResult(result) = &**result {
+                    self.running.retain(|call| call.id != result.tool_call_id);
+                }
+            }
+            Event::Interrupted | Event::Cancelled { .. } | Event::Ended(_) => *self = Self::default(),
+            _ => {}
+        }
     }
 }
 
@@ -199,10 +300,12 @@ impl Unread {
             return false;
         }
         let bytes = fragment_bytes(event);
+        if self.lagged && is_fragment(event) {
+            return true;
+        }
         if bytes > 0 && self.fragments > 0 && self.fragments + bytes > UNREAD_FRAGMENTS {
-            if !std::mem::replace(&mut self.lagged, true) {
-                self.events.push_back(Event::Lagged);
-            }
+            self.lagged = true;
+            self.events.push_back(Event::Lagged);
         } else {
             self.fragments += bytes;
             if !self.join(event) {
@@ -233,9 +336,6 @@ impl Unread {
     fn take(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
         self.fragments -= fragment_bytes(&event);
-        if event == Event::Lagged {
-            self.lagged = false;
-        }
         Some(event)
     }
 
@@ -244,6 +344,11 @@ impl Unread {
             waker.wake();
         }
     }
+}
+
+/// Whether a snapshot stands for an event.
+fn is_fragment(event: &Event) -> bool {
+    matches!(event, Event::Delta { .. } | Event::ToolProgress { .. })
 }
 
 /// How much of an event is text that a slow reader can do without.

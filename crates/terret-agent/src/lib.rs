@@ -36,20 +36,29 @@
 //! ```
 
 mod agent;
+mod budget;
+mod compaction;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod driver;
 mod event;
 mod gate;
+mod hooks;
 mod journal;
 mod limit;
 pub mod machine;
+mod review;
 mod tool;
 
 pub use agent::{Agent, AgentBuilder, AgentError, Run, RunHandle, Session, UserPrompt};
-pub use event::{Event, Events, Report};
+pub use budget::{SharedBudget, SharedLimits};
+pub use compaction::{ModelSummary, Summarize, Summary, SummaryFailed};
+pub use event::{Event, Events, PartialBlock, Report, Snapshot};
 pub use gate::{AllowAll, Gate};
+pub use hooks::{HookError, Hooks, Review};
 pub use journal::{Journal, JournalError, MemoryJournal, Ownership, SessionId, fold};
+pub use limit::Spill;
+pub use review::{Typed, TypedRun};
 pub use tool::{
     EffectClass, FnTool, InvalidSchema, Progress, ProgressSender, Rejected, SharedTool, Tool, ToolContext, ToolError,
     ToolOutput, ToolSet, ToolSetError, tool,

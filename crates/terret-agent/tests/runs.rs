@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use support::{Ran, add, agent, call, text};
-use terret_agent::machine::{Answer, Budget, Failure, Limits, Outcome, QueueKind, Record, Verdict, Violation};
+use terret_agent::machine::{Answer, Budget, Failure, Limits, Outcome, QueueKind, Queued, Record, Verdict, Violation};
 use terret_agent::{
     Agent, AgentError, Event, FnTool, Journal as _, MemoryJournal, SessionId, ToolError, ToolOutput, fold, tool,
 };
@@ -118,7 +118,7 @@ async fn a_panic_in_a_tool_is_that_tools_error() {
 
 #[tokio::test]
 async fn a_failed_model_call_ends_the_run_and_leaves_nothing_of_it() {
-    let error = ModelError::new(ErrorKind::Overloaded, "come back later");
+    let error = ModelError::new(ErrorKind::Auth, "no such key");
     let ran = run([ScriptedReply::text("Let me s").error(error.clone())]).await;
     assert_eq!(ran.outcome(), &Outcome::Failed { failure: Failure::Model(error) });
     assert_eq!(ran.messages().len(), 1, "the prompt only");
@@ -410,7 +410,7 @@ async fn steering_comes_before_the_next_model_call_and_a_follow_up_when_the_run_
     while let Some(event) = run.next().await {
         match event {
             Event::ToolStarted { .. } => assert!(handle.follow_up("and 2 + 2?") && handle.steer("in digits")),
-            Event::Queued { kind: QueueKind::Steering, .. } => release.notify_one(),
+            Event::Queued(Queued { kind: QueueKind::Steering, .. }) => release.notify_one(),
             _ => {}
         }
         events.push(event);

@@ -1,5 +1,8 @@
 //! A call whose reply is a value of a Rust type.
 
+use std::marker::PhantomData;
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Deserialize;
@@ -7,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::model::{Model, ModelSpec};
-use crate::request::{Options, OutputSchema, Request};
+use crate::request::{Options, OutputSchema, Request, ToolSpec};
 use crate::stream::{Failed, Reply};
 use crate::transcript::{Message, RawJson, StopReason, UserMessage};
 use crate::wire::EncodeError;
@@ -77,8 +80,8 @@ pub async fn complete<T: JsonSchema + DeserializeOwned>(
     model: &(impl Model + ?Sized),
     mut request: Request,
 ) -> Result<Completed<T>, CompleteError> {
-    let asked = Asked::of::<T>();
-    request.options.output_schema = Some(asked.schema);
+    let expected = Expected::<T>::new();
+    request.options.output_schema = Some(expected.schema().clone());
     check(model.spec(), &request).map_err(CompleteError::Unsupported)?;
     let call = model.stream(request, Default::default());
     let reply = call.finish().await.map_err(|failed| CompleteError::Failed(Box::new(failed)))?;
@@ -86,11 +89,7 @@ pub async fn complete<T: JsonSchema + DeserializeOwned>(
         return Err(CompleteError::Unfinished { reply });
     }
     let text = reply.message().text();
-    let read = match asked.within {
-        true => serde_json::from_str(bare(&text)).map(|Within { value }| value),
-        false => serde_json::from_str(bare(&text)),
-    };
-    match read {
+    match expected.read(&text) {
         Ok(value) => Ok(Completed { value, reply }),
         Err(source) => Err(CompleteError::Malformed { source, text, reply }),
     }
@@ -120,11 +119,14 @@ impl OutputSchema {
     }
 }
 
-/// The schema of a type with an object at its top.
-struct Asked {
+/// A value of type `T` as a model is asked for it and gives it: what [`complete`] uses, for callers that make the call
+/// themselves.
+#[derive(Debug)]
+pub struct Expected<T> {
     schema: OutputSchema,
-    /// Whether the type stands in a field of that object.
+    /// Whether the type stands in a field of an object.
     within: bool,
+    of: PhantomData<fn() -> T>,
 }
 
 #[derive(Deserialize)]
@@ -132,12 +134,14 @@ struct Within<T> {
     value: T,
 }
 
-impl Asked {
-    fn of<T: JsonSchema>() -> Self {
+impl<T: JsonSchema + DeserializeOwned> Expected<T> {
+    /// What to ask for. Makes the schema anew each time.
+    #[expect(clippy::new_without_default, reason = "there is no default type")]
+    pub fn new() -> Self {
         let OutputSchema { name, schema } = OutputSchema::of::<T>();
         let mut json = schema.to_value().unwrap_or_default();
         if json.get("type").is_some_and(|kind| kind == "object") && json.get("properties").is_some() {
-            return Self { schema: OutputSchema { name, schema }, within: false };
+            return Self { schema: OutputSchema { name, schema }, within: false, of: PhantomData };
         }
         // References are from the top.
         let definitions = json.as_object_mut().and_then(|json| json.remove("$defs"));
@@ -150,7 +154,35 @@ impl Asked {
         if let (Some(definitions), Some(outer)) = (definitions, outer.as_object_mut()) {
             outer.insert("$defs".into(), definitions);
         }
-        Self { schema: OutputSchema { name, schema: RawJson::from(&outer) }, within: true }
+        Self { schema: OutputSchema { name, schema: RawJson::from(&outer) }, within: true, of: PhantomData }
+    }
+
+    /// The schema with an object at its top, as providers want it.
+    pub fn schema(&self) -> &OutputSchema {
+        &self.schema
+    }
+
+    /// The value that a reply's text is. A Markdown fence around it is ignored.
+    pub fn read(&self, text: &str) -> Result<T, serde_json::Error> {
+        match self.within {
+            true => serde_json::from_str(bare(text)).map(|Within { value }| value),
+            false => serde_json::from_str(bare(text)),
+        }
+    }
+}
+
+/// Whatever `T` is.
+impl<T> Clone for Expected<T> {
+    fn clone(&self) -> Self {
+        Self { schema: self.schema.clone(), within: self.within, of: PhantomData }
+    }
+}
+
+impl OutputSchema {
+    /// Whether requests to this model can carry the schema, beside these tools.
+    pub fn is_supported_by(&self, model: &ModelSpec, tools: &Arc<[ToolSpec]>) -> bool {
+        let options = Options { output_schema: Some(self.clone()), ..Options::default() };
+        check(model, &Request { tools: tools.clone(), options, ..Request::default() }).is_ok()
     }
 }
 

@@ -29,6 +29,9 @@ pub struct ModelError {
     /// Whether the provider itself says that a retry makes sense (`x-should-retry`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub should_retry: Option<bool>,
+    /// How many tries were made before this was reported; 0 where there is only one, and it isn't counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tries: u32,
 }
 
 impl ModelError {
@@ -42,6 +45,7 @@ impl ModelError {
             request_id: None,
             retry_after: None,
             should_retry: None,
+            tries: 0,
         }
     }
 
@@ -127,6 +131,28 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Its name in JSON.
+    pub fn as_str(self) -> &'static str {
+        use ErrorKind::*;
+        match self {
+            Auth => "auth",
+            Permission => "permission",
+            RateLimited => "rate_limited",
+            Quota => "quota",
+            Overloaded => "overloaded",
+            Server => "server",
+            ContextOverflow => "context_overflow",
+            InvalidRequest => "invalid_request",
+            NotFound => "not_found",
+            Refused => "refused",
+            Network => "network",
+            Stalled => "stalled",
+            Truncated => "truncated",
+            Protocol => "protocol",
+            Aborted => "aborted",
+        }
+    }
+
     /// Whether the same request may succeed later.
     pub fn is_retryable(self) -> bool {
         use ErrorKind::*;
@@ -168,4 +194,8 @@ mod optional_millis {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
     }
+}
+
+fn is_zero(tries: &u32) -> bool {
+    *tries == 0
 }

@@ -63,7 +63,7 @@ pub mod wire;
 
 pub use catalog::{Catalog, CatalogError, ModelFacts};
 #[cfg(feature = "schema")]
-pub use complete::{CompleteError, Completed, complete};
+pub use complete::{CompleteError, Completed, Expected, complete};
 pub use draft::{Draft, Stop};
 pub use effort::{Effort, Efforts, InvalidEffort};
 pub use endpoint::{Auth, AuthScheme, BaseUrl, Endpoint, InvalidBaseUrl};

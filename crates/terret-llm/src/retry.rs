@@ -149,6 +149,9 @@ impl RetryPolicy {
     /// Says why a failure that looks like a passing one ends the call.
     fn explain(&self, attempt: u32, mut failed: Failed) -> Failed {
         let error = &mut failed.error;
+        if attempt > 0 {
+            error.tries = attempt + 1;
+        }
         let asked = error.retry_after.filter(|asked| *asked > self.max_wait);
         let why = match asked {
             Some(asked) if error.is_retryable() => {

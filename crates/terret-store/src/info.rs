@@ -96,7 +96,7 @@ impl SessionInfo {
                     self.model = Some(format!("{}/{}", reply.provider, reply.model));
                 }
             }
-            Record::AttemptFailed { usage, cost, .. } => {
+            Record::AttemptFailed { usage, cost, .. } | Record::Compacted { usage, cost, .. } => {
                 self.usage += *usage;
                 self.cost += *cost;
             }

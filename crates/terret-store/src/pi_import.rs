@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::io::BufRead;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use terret_agent::SessionId;
-use terret_agent::machine::{Limits, Outcome, QueueKind, Record, RunId, State, apply};
+use terret_agent::machine::{Limits, Outcome, QueueKind, Record, RunId, State, Task, apply};
 use terret_llm::{AssistantMessage, Content, Message, Money, StopReason, ToolCall, ToolResultMessage, UserMessage};
 
 use crate::error::StoreError;
@@ -312,7 +313,9 @@ impl History {
             Some(Message::User(user)) => user.timestamp,
             _ => 0,
         };
-        self.push(Record::RunStarted { run, limits: Limits::default(), tools: Arc::default(), at, prompt });
+        let (models, task) = (NonZeroU32::MIN, Task::Answer);
+        let (limits, tools) = (Limits::default(), Arc::default());
+        self.push(Record::RunStarted { run, limits, tools, at, prompt, models, task });
     }
 
     fn end_run(&mut self) {

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use terret_llm::{Arguments, Message, StopReason, ToolCall, Usage};
 
 use super::state::{Progress, Tail};
-use super::{Batch, Call, CallStage, QueueKind, Queued, Record, RunState, Spent, Stage, State, StopCause};
+use super::{
+    Batch, Call, CallStage, Compaction, Epoch, Failure, QueueKind, Queued, Record, Recovery, RunState, Spent, Stage,
+    State, StopCause, Task, context,
+};
 use crate::tool::EffectClass;
 
 /// Takes a record into the state. The only way in which state changes.
@@ -12,14 +15,28 @@ use crate::tool::EffectClass;
 /// Total: a record that doesn't fit (of a damaged journal) changes as much as it can and never panics.
 pub fn apply(state: &mut State, record: &Record) {
     let appended = state.progress.apply(record);
+    if let Record::Compacted { summary, cut, .. } = record {
+        let kept = state.transcript.get(*cut..).unwrap_or_default();
+        state.transcript = std::iter::once(summary).chain(kept).cloned().collect();
+    }
     state.transcript.extend(appended);
 }
 
 impl Progress {
     /// Takes a record in, and returns the messages that it appends to the transcript.
     pub(super) fn apply(&mut self, record: &Record) -> Vec<Arc<Message>> {
+        let appended = self.advance(record);
+        // What a reply's usage counts includes the reply.
+        if !matches!(record, Record::ReplyAccepted { .. }) {
+            self.context += appended.iter().map(|message| context::tokens(message)).sum::<u64>();
+        }
+        appended
+    }
+
+    fn advance(&mut self, record: &Record) -> Vec<Arc<Message>> {
+        self.with_run(|run| run.spent.note(record));
         match record {
-            Record::RunStarted { run, limits, tools, at, prompt } => {
+            Record::RunStarted { run, limits, tools, at, prompt, models, task } => {
                 self.epoch = self.epoch.next();
                 self.run = Some(RunState {
                     id: run.clone(),
@@ -31,6 +48,12 @@ impl Progress {
                     exceeded: None,
                     approved: BTreeSet::new(),
                     repeated: None,
+                    models: models.get(),
+                    model: 0,
+                    tries: 0,
+                    compaction: (*task == Task::Compact).then_some(Compaction::Wanted),
+                    task: *task,
+                    objections: 0,
                 });
                 self.lose_open_calls(CallStage::Interrupted);
                 if let Some(prompt) = prompt {
@@ -43,27 +66,43 @@ impl Progress {
                 self.tail = Tail::ToAnswer;
                 return self.queue.extract_if(.., |queued| ids.contains(&queued.id)).map(|it| it.message).collect();
             }
-            Record::ModelCalled { epoch } => {
-                self.epoch = *epoch;
-                self.with_run(|run| {
-                    run.stage = Stage::Calling;
-                    run.spent.model_calls += 1;
-                });
+            Record::Withdrawn { id } => self.queue.retain(|queued| queued.id != *id),
+            Record::Requeued { id, message } => {
+                for queued in self.queue.iter_mut().filter(|queued| queued.id == *id) {
+                    queued.message = message.clone();
+                }
             }
-            Record::ReplyAccepted { message, cost } => {
-                self.accept(message);
+            Record::ModelCalled { epoch } => self.call(*epoch, Stage::Calling),
+            Record::CompactionStarted { epoch, cut } => self.call(*epoch, Stage::Compacting { cut: *cut }),
+            Record::CallStopped { .. } => {}
+            Record::Compacted { context, .. } => {
+                self.context = *context;
                 self.with_run(|run| {
                     run.stage = Stage::Acting;
-                    run.spent.usage += usage(message);
-                    run.spent.cost += *cost;
+                    run.compaction = Some(Compaction::Done);
+                    run.tries = 0;
+                });
+            }
+            Record::Objected { message } => {
+                self.tail = Tail::ToAnswer;
+                self.with_run(|run| run.objections += 1);
+                return vec![message.clone()];
+            }
+            Record::ReplyAccepted { message, .. } => {
+                self.accept(message);
+                // The usage counts what the provider was sent, the system prompt and the tools as well.
+                self.context = match usage(message).total() {
+                    0 => self.context + context::tokens(message),
+                    total => total,
+                };
+                self.with_run(|run| {
+                    run.stage = Stage::Acting;
+                    run.compaction = None;
+                    run.tries = 0;
                 });
                 return vec![message.clone()];
             }
-            Record::AttemptFailed { failure, usage, cost } => self.with_run(|run| {
-                run.stage = Stage::Failing(failure.clone());
-                run.spent.usage += *usage;
-                run.spent.cost += *cost;
-            }),
+            Record::AttemptFailed { failure, recovery, .. } => self.with_run(|run| run.fail(failure, *recovery)),
             Record::CallAllowed { call_id } => self.set_stage(call_id, CallStage::Allowed),
             Record::CallAsked { call_id, question } => {
                 self.set_stage(call_id, CallStage::Asked { question: question.clone() });
@@ -71,10 +110,7 @@ impl Progress {
             Record::CallApproved { call_id, arguments, for_run } => {
                 self.approve(call_id, arguments.as_deref(), *for_run)
             }
-            Record::CallOpened { call_id } => {
-                self.set_stage(call_id, CallStage::Open);
-                self.with_run(|run| run.spent.tool_calls += 1);
-            }
+            Record::CallOpened { call_id } => self.set_stage(call_id, CallStage::Open),
             Record::CallClosed { result } => {
                 if let Message::ToolResult(message) = &**result {
                     self.set_stage(&message.tool_call_id, CallStage::Closed(result.clone()));
@@ -86,11 +122,17 @@ impl Progress {
             Record::Cancelled { reason } => {
                 self.with_run(|run| run.stage = Stage::Stopping(StopCause::Cancelled(reason.clone())));
             }
+            Record::Interrupted => self.with_run(|run| run.stage = Stage::Stopping(StopCause::Interrupted)),
+            Record::Halted { .. } => {
+                self.epoch = self.epoch.next();
+                self.lose_open_calls(CallStage::Interrupted);
+                self.with_run(|run| run.stage = Stage::Acting);
+            }
             Record::Resumed => {
                 self.epoch = self.epoch.next();
                 self.lose_open_calls(CallStage::Open);
                 self.with_run(|run| {
-                    if run.stage == Stage::Calling {
+                    if matches!(run.stage, Stage::Calling | Stage::Compacting { .. }) {
                         run.stage = Stage::Acting;
                     }
                 });
@@ -107,6 +149,11 @@ impl Progress {
         if let Some(run) = &mut self.run {
             change(run);
         }
+    }
+
+    fn call(&mut self, epoch: Epoch, stage: Stage) {
+        self.epoch = epoch;
+        self.with_run(|run| run.stage = stage);
     }
 
     fn enqueue(&mut self, kind: QueueKind, message: &Arc<Message>) {
@@ -131,7 +178,8 @@ impl Progress {
         }
         let before = run.repeated.take().filter(|(before, _)| makes_the_same_calls(before, message));
         run.repeated = Some((message.clone(), before.map_or(1, |(_, count)| count + 1)));
-        self.batch = Some(Batch { calls, run: run.id.clone(), stop_reason: reply.stop_reason });
+        let (epoch, stop_reason) = (self.epoch, reply.stop_reason);
+        self.batch = Some(Batch { calls, run: run.id.clone(), epoch, stop_reason });
     }
 
     fn call_mut(&mut self, call_id: &str) -> Option<&mut Call> {
@@ -177,6 +225,30 @@ impl Progress {
         }
         let result = |call: Call| if let CallStage::Closed(result) = call.stage { Some(result) } else { None };
         batch.calls.into_iter().filter_map(result).collect()
+    }
+}
+
+impl RunState {
+    fn fail(&mut self, failure: &Failure, recovery: Option<Recovery>) {
+        if let Failure::Model(error) = failure {
+            self.tries = self.tries.saturating_add(error.tries.max(1));
+        }
+        self.stage = match recovery {
+            None => Stage::Failing(failure.clone()),
+            Some(Recovery::Retry { at }) => Stage::Waiting { until: at },
+            Some(Recovery::FallBack | Recovery::Compact) => Stage::Acting,
+        };
+        match recovery {
+            Some(Recovery::FallBack) => {
+                self.model += 1;
+                self.tries = 0;
+            }
+            Some(Recovery::Compact) => {
+                self.compaction = Some(Compaction::Wanted);
+                self.tries = 0;
+            }
+            Some(Recovery::Retry { .. }) | None => {}
+        }
     }
 }
 

@@ -1,4 +1,6 @@
-use terret_llm::ToolCall;
+use std::sync::Arc;
+
+use terret_llm::{Message, ToolCall};
 
 use super::Epoch;
 
@@ -8,6 +10,22 @@ use super::Epoch;
 pub enum Effect<'a> {
     /// Call the model with the transcript as it stands.
     CallModel {
+        /// To be carried by the completion.
+        epoch: Epoch,
+        /// Which model of the agent's list.
+        model: u32,
+    },
+    /// Summarise the older part of the transcript.
+    Compact {
+        /// To be carried by the completion.
+        epoch: Epoch,
+        /// Which model of the agent's list.
+        model: u32,
+        /// What is to be summarised.
+        messages: &'a [Arc<Message>],
+    },
+    /// Review the final reply, the transcript's last message. Harmless to repeat.
+    Review {
         /// To be carried by the completion.
         epoch: Epoch,
     },
@@ -48,7 +66,7 @@ pub enum Effect<'a> {
         key: String,
     },
     /// Tell when this time has come.
-    Deadline {
+    Wake {
         /// Unix milliseconds.
         at: i64,
     },

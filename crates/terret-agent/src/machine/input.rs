@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use terret_llm::{ModelError, Money, Reply, Usage, UserMessage};
+use terret_llm::{Money, Reply, Usage, UserMessage};
 
-use super::{Epoch, Limits, QueueKind, RunId, ToolFacts};
+use super::{Budget, Epoch, Failure, Limits, QueueKind, RunId, Task, ToolFacts};
 use crate::tool::ToolOutput;
 
 /// What can happen to a session.
@@ -20,16 +21,34 @@ pub enum Input {
         /// What it cost, where the price is known.
         cost: Money,
     },
-    /// The model call failed.
-    ModelFailed {
-        /// The call's epoch.
+    /// The older part of the transcript was summarised.
+    Summarised {
+        /// The effect's epoch.
+        epoch: Epoch,
+        /// What it says in short.
+        summary: String,
+        /// What the summary used up.
+        usage: Usage,
+        /// What that cost.
+        cost: Money,
+    },
+    /// A model call, a summary or a review failed.
+    AttemptFailed {
+        /// The effect's epoch.
         epoch: Epoch,
         /// Why.
-        error: ModelError,
+        failure: Failure,
         /// What it used up all the same.
         usage: Usage,
         /// What that cost.
         cost: Money,
+    },
+    /// The final reply was reviewed.
+    Reviewed {
+        /// The effect's epoch.
+        epoch: Epoch,
+        /// What is wrong with it, for the model; nothing if it is accepted.
+        objection: Option<String>,
     },
     /// The gate has decided about a call.
     GateDecided {
@@ -74,8 +93,30 @@ pub enum Input {
         /// What is said.
         message: UserMessage,
     },
-    /// The run's time may be up.
-    Deadline,
+    /// Somebody takes back a message that waits.
+    Withdraw {
+        /// Its number.
+        id: u64,
+    },
+    /// Somebody changes a message that waits. It keeps its place.
+    Requeue {
+        /// Its number.
+        id: u64,
+        /// What it says now.
+        message: UserMessage,
+    },
+    /// Somebody wants to say something now: what is in flight is stopped, and the run goes on with the message.
+    Interrupt {
+        /// What is said.
+        message: UserMessage,
+    },
+    /// A budget that is shared with other runs is used up.
+    Exhausted {
+        /// Which one.
+        budget: Budget,
+    },
+    /// Time has passed: that of a retry may have come, or the run's be up.
+    Wake,
     /// Somebody wants the run to end.
     Cancel {
         /// Why; shown to people.
@@ -85,6 +126,10 @@ pub enum Input {
     Stopped {
         /// The ids of calls whose tools could not be stopped.
         still_running: Vec<String>,
+        /// What a model call had used up that was stopped.
+        usage: Usage,
+        /// What that cost.
+        cost: Money,
     },
     /// The process was restarted: nothing that was in flight is any more.
     Resume,
@@ -101,6 +146,12 @@ pub struct Prompt {
     pub limits: Limits,
     /// The tools of the run.
     pub tools: Arc<BTreeMap<String, ToolFacts>>,
+    /// How many models there are to call: one, and those to fall back on.
+    pub models: NonZeroU32,
+    /// What the run is to do.
+    pub task: Task,
+    /// What is used up from the start, of a budget that is shared with other runs.
+    pub exceeded: Option<Budget>,
 }
 
 /// What a gate decided about a call.

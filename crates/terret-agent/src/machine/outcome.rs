@@ -47,6 +47,20 @@ pub enum Failure {
     /// The model, or a filter, declined.
     #[error("the model refused to answer")]
     Refused,
+    /// The transcript had become too long and could not be summarised.
+    #[error("the conversation has become too long and could not be summarised: {0}")]
+    Compaction(String),
+    /// The final reply was objected to too often.
+    #[error("the final reply was not accepted: {0}")]
+    Objected(String),
+    /// A hook failed.
+    #[error("the hook {hook} failed: {message}")]
+    Hook {
+        /// Which one.
+        hook: String,
+        /// Why.
+        message: String,
+    },
     /// The journal could not keep a record, so nothing further was started.
     #[error("the journal could not be written: {0}")]
     Journal(String),

@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use terret_llm::{Message, Money, Usage};
 
-use super::{Budget, Epoch, Failure, Limits, Outcome, RunId, ToolFacts};
+use super::{Budget, Epoch, Failure, Limits, Outcome, Recovery, RunId, Task, ToolFacts};
 
 /// One durable fact. The journal keeps these, and the state is their fold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,12 @@ pub enum Record {
         /// What the user says; queued as steering, so that it is delivered first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prompt: Option<Arc<Message>>,
+        /// How many models there are to call.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        models: NonZeroU32,
+        /// What the run is to do.
+        #[serde(default, skip_serializing_if = "is_default")]
+        task: Task,
     },
     /// A user message waits for a safe point.
     Queued {
@@ -38,6 +45,18 @@ pub enum Record {
         /// Their numbers, in order.
         ids: Vec<u64>,
     },
+    /// A queued message was taken back.
+    Withdrawn {
+        /// Its number.
+        id: u64,
+    },
+    /// A queued message was changed.
+    Requeued {
+        /// Its number.
+        id: u64,
+        /// What it says now, of role `user`.
+        message: Arc<Message>,
+    },
     /// A model call may start.
     ModelCalled {
         /// Its epoch.
@@ -50,14 +69,50 @@ pub enum Record {
         /// What it cost.
         cost: Money,
     },
-    /// A model call failed, or its reply can't be worked with. Nothing of it is in the transcript.
+    /// A model call, a summary or a review failed, or its result can't be worked with. Nothing of it is in the
+    /// transcript.
     AttemptFailed {
         /// Why.
         failure: Failure,
+        /// What the run does about it; nothing if it fails.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        recovery: Option<Recovery>,
         /// What it used up all the same.
         usage: Usage,
         /// What that cost.
         cost: Money,
+    },
+    /// What a model call had used up that was stopped.
+    CallStopped {
+        /// Tokens.
+        usage: Usage,
+        /// What they cost.
+        cost: Money,
+    },
+    /// The first messages of the transcript may be summarised. It counts as a model call.
+    CompactionStarted {
+        /// Its epoch.
+        epoch: Epoch,
+        /// The index of the first message that stays.
+        cut: usize,
+    },
+    /// A summary took the place of the messages before the cut. Those stay in the journal.
+    Compacted {
+        /// The summary, of role `user`.
+        summary: Arc<Message>,
+        /// The index of the first message that stays.
+        cut: usize,
+        /// Roughly how many tokens the transcript takes now.
+        context: u64,
+        /// What the summary used up.
+        usage: Usage,
+        /// What that cost.
+        cost: Money,
+    },
+    /// The final reply was objected to, and the model has to answer again.
+    Objected {
+        /// What is wrong with it, of role `user`; appended to the transcript.
+        message: Arc<Message>,
     },
     /// The gate let a call pass, or its approved arguments are valid.
     CallAllowed {
@@ -103,6 +158,14 @@ pub enum Record {
         /// Why.
         reason: String,
     },
+    /// Somebody has to say something now: everything is being stopped.
+    Interrupted,
+    /// Everything was stopped for an interruption, and the run goes on.
+    Halted {
+        /// The ids of calls whose tools could not be stopped.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        still_running: Vec<String>,
+    },
     /// The process was restarted in mid-run: nothing is in flight any more, and what was is stale.
     Resumed,
     /// The run ended. Messages that still wait are handed back.
@@ -120,4 +183,16 @@ pub enum QueueKind {
     Steering,
     /// When the run would otherwise complete. One is delivered at a time.
     FollowUp,
+}
+
+const fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+fn is_one(n: &NonZeroU32) -> bool {
+    *n == one()
+}
+
+fn is_default(task: &Task) -> bool {
+    *task == Task::default()
 }

@@ -1,13 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
-use terret_llm::{Message, Money, StopReason, ToolCall, Transcript, Usage};
+use terret_llm::{Message, StopReason, Transcript};
 
-use super::{Budget, Failure, QueueKind};
-use crate::tool::EffectClass;
+use super::{Batch, Budget, Failure, Limits, QueueKind, Spent, ToolFacts};
 
 /// A session as the fold of its records: what has been said, and what is going on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,6 +22,8 @@ pub(super) struct Progress {
     pub(super) batch: Option<Batch>,
     pub(super) queue: Vec<Queued>,
     pub(super) queued_so_far: u64,
+    /// Roughly how many tokens of the model's window the transcript takes.
+    pub(super) context: u64,
 }
 
 /// How the transcript ends.
@@ -69,6 +68,42 @@ pub struct RunState {
     pub approved: BTreeSet<String>,
     /// The last reply that made calls, and how many replies in a row have made the same ones.
     pub repeated: Option<(Arc<Message>, u32)>,
+    /// How many models it can be switched to, the first one included.
+    pub models: u32,
+    /// Which of them it calls.
+    pub model: u32,
+    /// How often the current model call has been tried with the current model.
+    pub tries: u32,
+    /// Whether the transcript has to be summarised, or was since the last reply.
+    pub compaction: Option<Compaction>,
+    /// What the run is to do.
+    pub task: Task,
+    /// How many final replies were objected to.
+    pub objections: u32,
+}
+
+/// What a run is to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum Task {
+    /// Let the model answer, until it is done.
+    #[default]
+    Answer,
+    /// The same, and have the final reply reviewed.
+    AnswerReviewed,
+    /// Summarise the transcript, and nothing else.
+    Compact,
+}
+
+/// How far a compaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Compaction {
+    /// The provider, or somebody, wants it.
+    Wanted,
+    /// Done, and no reply since: another one would not help.
+    Done,
 }
 
 /// What a run is doing.
@@ -77,6 +112,16 @@ pub struct RunState {
 pub enum Stage {
     /// A model call is in flight.
     Calling,
+    /// The first `cut` messages of the transcript are being summarised.
+    Compacting {
+        /// The index of the first message that stays.
+        cut: usize,
+    },
+    /// A model call has failed and is tried again.
+    Waiting {
+        /// When, in Unix milliseconds.
+        until: i64,
+    },
     /// The calls of the last reply are being gated, run or settled. Between turns this passes by at once.
     Acting,
     /// The model call has failed.
@@ -93,65 +138,8 @@ pub enum StopCause {
     Cancelled(String),
     /// Its time is up.
     OutOfTime,
-}
-
-/// The calls of one reply, in the order in which the model made them. Exists until each one has its result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Batch {
-    /// Each call and how far it got.
-    pub calls: Vec<Call>,
-    /// The run that made them; part of their idempotency keys.
-    pub run: RunId,
-    /// Why the reply stopped.
-    pub stop_reason: StopReason,
-}
-
-/// A call of a batch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Call {
-    /// What is to be done: what the model asked for, or what a person made of it.
-    pub call: Arc<ToolCall>,
-    /// Whether a person has changed the arguments.
-    pub edited: bool,
-    /// What the machine must know of the tool; nothing for a tool that the run doesn't have.
-    pub tool: Option<ToolFacts>,
-    /// How far it got.
-    pub stage: CallStage,
-}
-
-/// How far a call got.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum CallStage {
-    /// Waits for the gate's verdict; or, where a person has approved it, for its arguments to be validated.
-    Gating {
-        /// Whether a person has approved this very call.
-        approved: bool,
-    },
-    /// Waits for a person's answer.
-    Asked {
-        /// The question, for the person.
-        question: String,
-    },
-    /// Allowed; waits for its turn.
-    Allowed,
-    /// The tool was announced and may have started.
-    Open,
-    /// Open when the process died or its run ended: it isn't known what the tool did, and it must not start again.
-    InDoubt,
-    /// Open when its run ended, of a tool that does no harm if it is only half done.
+    /// Somebody wants to say something now. The run goes on with that.
     Interrupted,
-    /// Has its result.
-    Closed(Arc<Message>),
-}
-
-/// What the machine must know of a tool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolFacts {
-    /// Whether a call may be repeated.
-    pub effect: EffectClass,
-    /// Whether a call must not run beside others.
-    pub exclusive: bool,
 }
 
 /// A user message that waits for a safe point.
@@ -163,79 +151,6 @@ pub struct Queued {
     pub kind: QueueKind,
     /// What it says.
     pub message: Arc<Message>,
-}
-
-/// What a run may spend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[non_exhaustive]
-pub struct Limits {
-    /// Model calls.
-    pub model_calls: NonZeroU32,
-    /// Tools that run at the same time.
-    pub parallel_tools: NonZeroU32,
-    /// Tools that are started.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_calls: Option<NonZeroU32>,
-    /// Tokens of all replies. A model call that goes beyond it is the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<NonZeroU64>,
-    /// Money. A model call that goes beyond it is the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Money>,
-    /// Milliseconds from the start of the run, waits included.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wall_time: Option<NonZeroU64>,
-    /// Replies in a row that make exactly the same calls. See [`LoopLimit`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repeats: Option<LoopLimit>,
-}
-
-/// What to do with a model that makes exactly the same calls, to the letter, reply after reply. Calls that alternate, or
-/// whose arguments are written differently, are not the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LoopLimit {
-    /// From so many replies in a row on, the results carry a warning to the model.
-    pub warn: NonZeroU32,
-    /// At so many, the calls are not executed any more and the run ends.
-    pub end: NonZeroU32,
-}
-
-impl Default for Limits {
-    /// 200 model calls; 8 tools at the same time; a warning after 4 repeated replies, and the end after 8.
-    fn default() -> Self {
-        Self {
-            model_calls: at_least_one(200),
-            parallel_tools: at_least_one(8),
-            tool_calls: None,
-            tokens: None,
-            cost: None,
-            wall_time: None,
-            repeats: Some(LoopLimit { warn: at_least_one(4), end: at_least_one(8) }),
-        }
-    }
-}
-
-const fn at_least_one(n: u32) -> NonZeroU32 {
-    match NonZeroU32::new(n) {
-        Some(n) => n,
-        None => NonZeroU32::MIN,
-    }
-}
-
-/// What a run has spent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Spent {
-    /// Model calls that were announced.
-    pub model_calls: u32,
-    /// Tools that were opened.
-    pub tool_calls: u32,
-    /// Tokens of all replies, also of failed ones.
-    pub usage: Usage,
-    /// What they cost, as far as the prices are known.
-    pub cost: Money,
 }
 
 impl State {
@@ -264,6 +179,12 @@ impl State {
         &self.progress.queue
     }
 
+    /// Roughly how many tokens of the model's window the transcript takes: what the last reply's usage told, and an
+    /// estimate of what has come since.
+    pub fn context_tokens(&self) -> u64 {
+        self.progress.context
+    }
+
     /// The number of the current effect.
     pub fn epoch(&self) -> Epoch {
         self.progress.epoch
@@ -283,28 +204,10 @@ impl std::fmt::Display for Epoch {
     }
 }
 
-impl Batch {
-    /// The call of this id.
-    pub fn get(&self, id: &str) -> Option<&Call> {
-        self.calls.iter().find(|call| call.call.id == id)
-    }
-
-    /// The key under which a tool may recognise a repeated call.
-    pub fn idempotency_key(&self, call: &Call) -> String {
-        format!("{}/{}", self.run.0, call.call.id)
-    }
-}
-
 impl RunState {
     /// What it has used up, so that it must not call the model again.
     pub(super) fn out_of(&self) -> Option<Budget> {
-        let Self { limits, spent, .. } = self;
-        let tokens = limits.tokens.is_some_and(|limit| spent.usage.total() >= limit.get());
-        let cost = limits.cost.is_some_and(|limit| spent.cost >= limit);
-        self.exceeded
-            .or((spent.model_calls >= limits.model_calls.get()).then_some(Budget::ModelCalls))
-            .or(tokens.then_some(Budget::Tokens))
-            .or(cost.then_some(Budget::Cost))
+        self.exceeded.or_else(|| self.spent.exhausts(&self.limits))
     }
 
     /// When its time is up, in Unix milliseconds.
@@ -316,36 +219,5 @@ impl RunState {
     /// How many replies in a row have made the same calls.
     pub fn repeats(&self) -> u32 {
         self.repeated.as_ref().map_or(0, |(_, count)| *count)
-    }
-}
-
-impl Call {
-    /// What a person's answer has to name: this call with these arguments, and no other.
-    pub fn digest(&self) -> String {
-        let mut hash = Sha256::new();
-        for part in [&self.call.id, &self.call.name, self.call.arguments.as_str()] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    /// Whether its tool has not started, and may never.
-    pub fn is_waiting(&self) -> bool {
-        matches!(self.stage, CallStage::Gating { .. } | CallStage::Asked { .. } | CallStage::Allowed)
-    }
-
-    /// Whether it has its result.
-    pub fn is_closed(&self) -> bool {
-        matches!(self.stage, CallStage::Closed(_))
-    }
-
-    /// Whether its tool may be running.
-    pub fn is_in_flight(&self) -> bool {
-        matches!(self.stage, CallStage::Open | CallStage::InDoubt)
-    }
-
-    pub(super) fn is_exclusive(&self) -> bool {
-        self.tool.is_some_and(|tool| tool.exclusive)
     }
 }

@@ -6,6 +6,7 @@ mod set;
 mod typed;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,12 @@ pub trait Tool: Send + Sync {
     /// Whether a call must not run beside other calls of the same reply.
     fn exclusive(&self) -> bool {
         false
+    }
+
+    /// How long a call may run before it is told to stop, and dropped when it doesn't within the grace period. By default
+    /// the agent's own limit holds ([`AgentBuilder::tool_time_limit`](crate::AgentBuilder::tool_time_limit)).
+    fn time_limit(&self) -> Option<Duration> {
+        None
     }
 
     /// What the schema can't say about arguments that satisfy it, checked before the tool is gated and started.
@@ -82,7 +89,7 @@ pub struct ToolContext {
     pub call_id: String,
     /// The same for every attempt at this call, and different for every other call.
     pub idempotency_key: String,
-    /// Fires when the run is cancelled.
+    /// Fires when the run is cancelled or interrupted, and when the call's time is up.
     pub cancel: CancellationToken,
     /// Where the tool tells how it is getting on.
     pub progress: ProgressSender,

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -17,6 +18,7 @@ pub struct FnTool {
     spec: ToolSpec,
     effect: EffectClass,
     exclusive: bool,
+    time_limit: Option<Duration>,
     /// Whether the type takes what the schema lets pass: an integer beyond 64 bits, say, or one written as `1.0`.
     check: fn(&Value) -> Result<(), String>,
     call: Arc<Call>,
@@ -54,6 +56,7 @@ where
         spec: ToolSpec { name: name.into(), description: description.into(), parameters: schema::<A>() },
         effect: EffectClass::AtMostOnce,
         exclusive: false,
+        time_limit: None,
         check,
         call: Arc::new(call),
     }
@@ -73,6 +76,13 @@ impl FnTool {
         self.exclusive = true;
         self
     }
+
+    /// Says how long a call may run.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = Some(limit);
+        self
+    }
 }
 
 impl Tool for FnTool {
@@ -86,6 +96,10 @@ impl Tool for FnTool {
 
     fn exclusive(&self) -> bool {
         self.exclusive
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        self.time_limit
     }
 
     fn check(&self, arguments: &Value) -> Result<(), String> {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use terret_agent::machine::{
-    Answer, CallStage, Effect, Input, Limits, Prompt, QueueKind, RunId, Stage, State, ToolFacts, Verdict, due,
+    Answer, Budget, CallStage, Effect, Epoch, Failure, Input, Prompt, QueueKind, RunId, Stage, State, Task, ToolFacts,
+    Verdict,
 };
 use terret_agent::{EffectClass, ToolOutput};
 use terret_llm::{
@@ -12,48 +13,89 @@ use terret_llm::{
     UserMessage, wire::WireFormat,
 };
 
-/// How much of each kind of input a path has.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Bounds {
-    pub(crate) prompts: u8,
-    pub(crate) queued: u8,
-    pub(crate) crashes: u8,
-    pub(crate) cancels: u8,
-}
+use crate::search::{Bounds, Machine, Scenario};
 
-pub(crate) fn inputs(state: &State, used: Bounds, allowed: Bounds, limits: Limits) -> Vec<(Input, Bounds)> {
-    let mut inputs = completions(state).into_iter().map(|input| (input, used)).collect::<Vec<_>>();
+/// What could come in this state, when, and what of the allowance is used then.
+pub(crate) fn inputs(
+    machine: &dyn Machine,
+    state: &State,
+    used: Bounds,
+    scenario: &Scenario,
+) -> Vec<(Input, i64, Bounds)> {
+    let allowed = scenario.bounds;
+    let mut inputs = Vec::new();
+    inputs.extend(completions(machine, state, scenario).into_iter().map(|(input, at)| (input, at, used)));
+    let mut add = |input, used| inputs.push((input, NOW, used));
     if state.run().is_none() && used.prompts < allowed.prompts {
-        let used = Bounds { prompts: used.prompts + 1, ..used };
-        inputs.push((prompt(used.prompts, limits, Some("prompt")), used));
-        inputs.push((prompt(used.prompts, limits, None), used));
-    }
-    if state.run().is_some() && used.queued < allowed.queued {
-        let used = Bounds { queued: used.queued + 1, ..used };
-        for kind in [QueueKind::Steering, QueueKind::FollowUp] {
-            inputs.push((Input::Queue { kind, message: user("queued") }, used));
+        let n = used.prompts;
+        let used = Bounds { prompts: n + 1, ..used };
+        add(prompt(n, scenario, Some("prompt"), None), used);
+        add(prompt(n, scenario, None, None), used);
+        if scenario.shared {
+            add(prompt(n, scenario, Some("prompt"), Some(Budget::Cost)), used);
         }
     }
-    if state.run().is_some() && used.crashes < allowed.crashes {
-        inputs.push((Input::Resume, Bounds { crashes: used.crashes + 1, ..used }));
+    if state.run().is_none() {
+        return inputs;
     }
-    if state.run().is_some() && used.cancels < allowed.cancels {
-        inputs.push((Input::Cancel { reason: "enough".into() }, Bounds { cancels: used.cancels + 1, ..used }));
+    if used.queued < allowed.queued {
+        let used = Bounds { queued: used.queued + 1, ..used };
+        for kind in [QueueKind::Steering, QueueKind::FollowUp] {
+            add(Input::Queue { kind, message: user("queued") }, used);
+        }
+        if let Some(first) = state.queue().first() {
+            add(Input::Withdraw { id: first.id }, used);
+            add(Input::Requeue { id: first.id, message: user("changed") }, used);
+        }
+    }
+    if used.interrupts < allowed.interrupts {
+        add(Input::Interrupt { message: user("stop that") }, Bounds { interrupts: used.interrupts + 1, ..used });
+    }
+    if used.crashes < allowed.crashes {
+        add(Input::Resume, Bounds { crashes: used.crashes + 1, ..used });
+    }
+    if used.cancels < allowed.cancels {
+        add(Input::Cancel { reason: "enough".into() }, Bounds { cancels: used.cancels + 1, ..used });
+    }
+    if scenario.shared {
+        add(Input::Exhausted { budget: Budget::Cost }, used);
     }
     inputs
 }
 
-/// How each effect that is due may complete.
-fn completions(state: &State) -> Vec<Input> {
+/// The time, as long as nothing is waited for.
+const NOW: i64 = 10;
+
+/// How each effect that is due may complete, and when.
+fn completions(machine: &dyn Machine, state: &State, scenario: &Scenario) -> Vec<(Input, i64)> {
     let mut inputs = Vec::new();
-    for effect in due(state) {
+    for effect in machine.due(state) {
+        let mut add = |input| inputs.push((input, NOW));
         match effect {
-            Effect::CallModel { epoch } => {
-                for reply in replies(state) {
-                    inputs.push(Input::Replied { epoch, reply, cost: Money::from_nanos(1) });
+            Effect::CallModel { epoch, .. } => {
+                for reply in replies(state, scenario.wide) {
+                    add(Input::Replied { epoch, reply, cost: Money::from_nanos(1) });
                 }
-                let error = ModelError::new(ErrorKind::Overloaded, "overloaded");
-                inputs.push(Input::ModelFailed { epoch, error, usage: Usage::default(), cost: Money::ZERO });
+                use ErrorKind::*;
+                for kind in [Overloaded, Auth, ContextOverflow, InvalidRequest] {
+                    add(failed(epoch, kind));
+                }
+            }
+            Effect::Compact { epoch, messages, .. } => {
+                assert!(!messages.is_empty(), "nothing to summarise");
+                for summary in ["short".to_owned(), String::new(), "x".repeat(4_000)] {
+                    add(Input::Summarised { epoch, summary, usage: Usage::default(), cost: Money::from_nanos(1) });
+                }
+                for kind in [ErrorKind::Overloaded, ErrorKind::ContextOverflow] {
+                    add(failed(epoch, kind));
+                }
+            }
+            Effect::Review { epoch } => {
+                for objection in [None, Some("not so".to_owned())] {
+                    add(Input::Reviewed { epoch, objection });
+                }
+                let failure = Failure::Hook { hook: "at_end".into(), message: "broken".into() };
+                add(Input::AttemptFailed { epoch, failure, usage: Usage::default(), cost: Money::ZERO });
             }
             Effect::Gate { epoch, call, approved } => {
                 let deny = Verdict::Deny { reason: "no".into() };
@@ -65,30 +107,34 @@ fn completions(state: &State) -> Vec<Input> {
                     (false, _) => vec![Verdict::Allow, deny],
                 };
                 for verdict in verdicts {
-                    inputs.push(Input::GateDecided { epoch, call_id: call.id.clone(), verdict });
+                    add(Input::GateDecided { epoch, call_id: call.id.clone(), verdict });
                 }
             }
             Effect::Ask { call, digest, .. } => {
                 let deny = Answer::Deny { reason: "no".into() };
                 for answer in [Answer::ApproveForRun, Answer::Edit("{\"b\":1}".into()), deny] {
-                    inputs.push(Input::Answered { call_id: call.id.clone(), digest: digest.clone(), answer });
+                    add(Input::Answered { call_id: call.id.clone(), digest: digest.clone(), answer });
                 }
             }
-            Effect::Deadline { .. } => inputs.push(Input::Deadline),
+            Effect::Wake { at } => {
+                inputs.push((Input::Wake, at - 1));
+                inputs.push((Input::Wake, at));
+            }
             Effect::StartTool { epoch, call, .. } => {
-                let output = ToolOutput::text("ran");
-                inputs.push(Input::ToolFinished { epoch, call_id: call.id.clone(), output });
+                let output = ToolOutput::text(format!("ran and said {}", "x".repeat(150)));
+                add(Input::ToolFinished { epoch, call_id: call.id.clone(), output });
             }
             Effect::Discover { epoch, call, .. } => {
                 for output in [None, Some(ToolOutput::text("found"))] {
-                    inputs.push(Input::Discovered { epoch, call_id: call.id.clone(), output });
+                    add(Input::Discovered { epoch, call_id: call.id.clone(), output });
                 }
             }
             Effect::Stop => {
                 let open = state.batch().into_iter().flat_map(|batch| &batch.calls).filter(|call| call.is_in_flight());
-                let still_running = open.map(|call| call.call.id.clone()).collect();
-                inputs.push(Input::Stopped { still_running: Vec::new() });
-                inputs.push(Input::Stopped { still_running });
+                let still_running: Vec<String> = open.map(|call| call.call.id.clone()).collect();
+                let (usage, cost) = (Usage::default(), Money::ZERO);
+                add(Input::Stopped { still_running: Vec::new(), usage, cost });
+                add(Input::Stopped { still_running, usage, cost: Money::from_nanos(1) });
             }
             _ => unreachable!("an effect that the exploration doesn't know"),
         }
@@ -96,17 +142,44 @@ fn completions(state: &State) -> Vec<Input> {
     inputs
 }
 
+fn failed(epoch: Epoch, kind: ErrorKind) -> Input {
+    let failure = Failure::Model(ModelError::new(kind, "it failed"));
+    Input::AttemptFailed { epoch, failure, usage: Usage::default(), cost: Money::ZERO }
+}
+
 /// Completions that must change nothing in this state: of an earlier epoch, of calls that are closed, of nobody.
-pub(crate) fn stale(state: &State) -> Vec<Input> {
+pub(crate) fn stale(machine: &dyn Machine, state: &State) -> Vec<Input> {
     let epoch = state.epoch();
-    let calling = state.run().is_some_and(|run| run.stage == Stage::Calling);
     let mut inputs = Vec::new();
-    let epochs = if calling { vec![epoch.next()] } else { vec![epoch, epoch.next()] };
-    for epoch in epochs {
-        let error = ModelError::new(ErrorKind::Server, "late");
-        inputs.push(Input::ModelFailed { epoch, error, usage: Usage::default(), cost: Money::ZERO });
-        inputs.push(Input::Replied { epoch, reply: reply("late", &[], StopReason::Stop), cost: Money::ZERO });
+    let due = machine.due(state);
+    let (calling, compacting, reviewing) = due.iter().fold((false, false, false), |(call, compact, review), effect| {
+        (
+            call || matches!(effect, Effect::CallModel { .. }),
+            compact || matches!(effect, Effect::Compact { .. }),
+            review || matches!(effect, Effect::Review { .. }),
+        )
+    });
+    let (usage, cost) = (Usage::default(), Money::ZERO);
+    for (epoch, current) in [(epoch, true), (epoch.next(), false)] {
+        if !(current && calling) {
+            inputs.push(Input::Replied { epoch, reply: reply("late", &[], StopReason::Stop), cost });
+        }
+        if !(current && compacting) {
+            inputs.push(Input::Summarised { epoch, summary: "late".into(), usage, cost });
+        }
+        if !(current && reviewing) {
+            inputs.push(Input::Reviewed { epoch, objection: Some("late".into()) });
+            inputs.push(Input::Reviewed { epoch, objection: None });
+        }
+        if !(current && (calling || compacting || reviewing)) {
+            inputs.push(failed(epoch, ErrorKind::Server));
+        }
     }
+    if !state.run().is_some_and(|run| matches!(run.stage, Stage::Stopping(_))) {
+        inputs.push(Input::Stopped { still_running: vec!["c1".into()], usage, cost: Money::from_nanos(1) });
+    }
+    inputs.push(Input::Withdraw { id: 99 });
+    inputs.push(Input::Requeue { id: 99, message: user("late") });
     let acting = state.run().is_some_and(|run| run.stage == Stage::Acting);
     let closed = |id: &str| state.batch().and_then(|batch| batch.get(id)).is_none_or(|call| call.is_closed());
     let asked = state.batch().into_iter().flat_map(|batch| &batch.calls);
@@ -125,7 +198,8 @@ pub(crate) fn stale(state: &State) -> Vec<Input> {
         inputs.push(Input::Discovered { epoch, call_id: call_id.clone(), output: Some(output) });
         inputs.push(Input::GateDecided { epoch, call_id, verdict: Verdict::Allow });
     }
-    for call in ["nobody", "c1", "c2"].into_iter().filter(|id| !acting || closed(id)) {
+    let known = state.transcript().iter().flat_map(|message| message.tool_calls()).map(|call| &*call.id);
+    for call in known.chain(["nobody"]).filter(|id| !acting || closed(id)) {
         let call_id = call.to_owned();
         let output = ToolOutput::text("late");
         inputs.push(Input::ToolFinished { epoch, call_id: call_id.clone(), output: output.clone() });
@@ -135,10 +209,17 @@ pub(crate) fn stale(state: &State) -> Vec<Input> {
     inputs
 }
 
-fn replies(state: &State) -> Vec<Reply> {
+fn replies(state: &State, wide: bool) -> Vec<Reply> {
     // Ids are unique in the conversation, as the provider layer promises; two replies below break that on purpose.
-    let n = state.transcript().call_count();
-    let (a, b) = (format!("c{}", n + 1), format!("c{}", n + 2));
+    let n = state.epoch().to_string();
+    let (a, b, c) = (format!("c{n}"), format!("d{n}"), format!("e{n}"));
+    if wide {
+        return vec![
+            reply("done", &[], StopReason::Stop),
+            reply("", &[(&a, "write"), (&b, "look"), (&c, "look")], StopReason::ToolUse),
+            reply("", &[(&a, "look"), (&b, "alone"), (&c, "write")], StopReason::ToolUse),
+        ];
+    }
     vec![
         reply("done", &[], StopReason::Stop),
         reply("", &[], StopReason::Stop),
@@ -173,8 +254,18 @@ fn reply(text: &str, calls: &[(&str, &str)], reason: StopReason) -> Reply {
     }
 }
 
-fn prompt(n: u8, limits: Limits, message: Option<&str>) -> Input {
-    Input::Prompt(Prompt { run: RunId(format!("run{n}")), message: message.map(user), limits, tools: tools() })
+fn prompt(n: u8, scenario: &Scenario, message: Option<&str>, exceeded: Option<Budget>) -> Input {
+    // Where there is a window, something has to be worth a summary.
+    let length = if scenario.limits.compaction.is_some_and(|limits| limits.window.is_some()) { 200 } else { 0 };
+    Input::Prompt(Prompt {
+        run: RunId(format!("run{n}")),
+        message: message.map(|message| user(&format!("{message}{}", "p".repeat(length)))),
+        limits: scenario.limits,
+        tools: tools(),
+        models: scenario.models,
+        task: if message.is_some() && scenario.task == Task::Compact { Task::Answer } else { scenario.task },
+        exceeded,
+    })
 }
 
 fn tools() -> Arc<BTreeMap<String, ToolFacts>> {

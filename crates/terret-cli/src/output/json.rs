@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use terret::agent::machine::{Budget, Epoch, Failure, Outcome, QueueKind};
-use terret::agent::{Event, Report};
-use terret::llm::{Message, StopReason, StreamEvent, ToolCall, Usage};
+use terret::agent::machine::{Budget, Epoch, Failure, Outcome, QueueKind, Queued, Recovery};
+use terret::agent::{Event, PartialBlock, Report};
+use terret::llm::{BlockKind, Message, StopReason, StreamEvent, ToolCall, Usage};
 
 use super::{Output, Start, clean_json};
 use crate::exit::{Exit, Problem};
@@ -79,11 +79,20 @@ impl Output for StreamJson {
             Event::ModelCalled { epoch } => print(&Line::ModelStart { epoch: *epoch }),
             Event::Delta { epoch, event } => print(&Line::Delta { epoch: *epoch, event }),
             Event::Lagged => print(&Line::Lagged),
-            Event::AttemptFailed { epoch, failure } => {
-                print(&Line::AttemptFailed { epoch: *epoch, error: ErrorLine::of(failure) })
+            Event::Snapshot(snapshot) => print(&Line::Snapshot {
+                epoch: snapshot.reply.as_ref().map(|(epoch, _)| *epoch),
+                blocks: snapshot.reply.iter().flat_map(|(_, blocks)| blocks).map(BlockLine::of).collect(),
+                running: &snapshot.running,
+            }),
+            Event::AttemptFailed { epoch, failure, recovery } => {
+                print(&Line::AttemptFailed { epoch: *epoch, error: ErrorLine::of(failure), recovery: *recovery })
             }
+            Event::CompactionStarted { epoch } => print(&Line::CompactionStart { epoch: *epoch }),
+            Event::Compacted { summary, replaced } => print(&Line::Compacted { summary, replaced: *replaced }),
             Event::Message(message) => print(&Line::Message { message }),
-            Event::Queued { kind, message } => print(&Line::Queued { kind: *kind, message }),
+            Event::Queued(Queued { id, kind, message }) => print(&Line::Queued { id: *id, kind: *kind, message }),
+            Event::Withdrawn(Queued { id, .. }) => print(&Line::Withdrawn { id: *id }),
+            Event::Asked { call, question, digest } => print(&Line::Asked { call, question, digest }),
             Event::ToolStarted { call } => print(&Line::ToolStart { call }),
             Event::ToolProgress { call_id, text } => print(&Line::ToolProgress { tool_call_id: call_id, text }),
             Event::ToolEnded { result } => match &**result {
@@ -94,6 +103,7 @@ impl Output for StreamJson {
                 }),
                 _ => Ok(()),
             },
+            Event::Interrupted => print(&Line::Interrupted),
             Event::Cancelled { reason } => print(&Line::Cancelled { reason }),
             _ => Ok(()),
         }
@@ -149,16 +159,40 @@ enum Line<'a> {
         event: &'a StreamEvent,
     },
     Lagged,
+    Snapshot {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        epoch: Option<Epoch>,
+        blocks: Vec<BlockLine<'a>>,
+        running: &'a [Arc<ToolCall>],
+    },
     AttemptFailed {
         epoch: Epoch,
         error: ErrorLine,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        recovery: Option<Recovery>,
+    },
+    CompactionStart {
+        epoch: Epoch,
+    },
+    Compacted {
+        summary: &'a Message,
+        replaced: usize,
     },
     Message {
         message: &'a Message,
     },
     Queued {
+        id: u64,
         kind: QueueKind,
         message: &'a Message,
+    },
+    Withdrawn {
+        id: u64,
+    },
+    Asked {
+        call: &'a Arc<ToolCall>,
+        question: &'a str,
+        digest: &'a str,
     },
     ToolStart {
         call: &'a Arc<ToolCall>,
@@ -172,10 +206,26 @@ enum Line<'a> {
         tool_name: &'a str,
         is_error: bool,
     },
+    Interrupted,
     Cancelled {
         reason: &'a str,
     },
     Result(Box<ResultLine<'a>>),
+}
+
+/// A block that is still streaming.
+#[derive(Serialize)]
+struct BlockLine<'a> {
+    index: usize,
+    #[serde(flatten)]
+    kind: &'a BlockKind,
+    text: &'a str,
+}
+
+impl<'a> BlockLine<'a> {
+    fn of(block: &'a PartialBlock) -> Self {
+        Self { index: block.index, kind: &block.kind, text: &block.text }
+    }
 }
 
 #[derive(Serialize)]
@@ -225,6 +275,9 @@ impl ErrorLine {
             }
             Failure::Protocol(_) => plain("protocol"),
             Failure::Refused => plain("refused"),
+            Failure::Compaction(_) => plain("compaction"),
+            Failure::Objected(_) => plain("objected"),
+            Failure::Hook { .. } => plain("hook"),
             Failure::Journal(_) => plain("journal"),
             _ => plain("other"),
         }

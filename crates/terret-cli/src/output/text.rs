@@ -1,11 +1,11 @@
 //! Text output: what a person reads.
 
 use std::io::{self, IsTerminal as _, Write};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
-use terret::agent::machine::{Failure, Outcome};
+use terret::agent::machine::{Failure, Outcome, Recovery};
 use terret::agent::{Event, Report};
 use terret::llm::{BlockKind, Content, Message, StopReason, StreamEvent, ToolCall, ToolResultMessage};
 
@@ -101,7 +101,6 @@ pub(crate) struct Progress {
     /// Whether the cursor stands behind a text that has no line end yet.
     in_line: bool,
     showing: Showing,
-    failed_attempt: Option<String>,
 }
 
 /// What of the streaming reply is shown.
@@ -114,23 +113,23 @@ enum Showing {
 
 impl Progress {
     pub(crate) fn new(out: Box<dyn Write>, live: bool) -> Self {
-        Self { out, live, in_line: false, showing: Showing::Nothing, failed_attempt: None }
+        Self { out, live, in_line: false, showing: Showing::Nothing }
     }
 
     pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::Delta { event, .. } if self.live => self.delta(event),
-            // Said when there is another attempt; else the end of the run says it.
-            Event::AttemptFailed { failure, .. } => {
-                self.failed_attempt = Some(failure.to_string());
-                self.end_line()
+            // A failure that is the end of the run is said there.
+            Event::AttemptFailed { recovery: None, .. } => self.end_line(),
+            Event::AttemptFailed { failure, recovery: Some(recovery), .. } => {
+                self.end_line()?;
+                let (failure, then) = (failure.to_string(), what_then(*recovery));
+                writeln!(self.out, "{BAD}✗{BAD:#} {DIM}the model call failed: {}; {then}{DIM:#}", clean(&failure))
             }
-            Event::ModelCalled { .. } => match self.failed_attempt.take() {
-                Some(failure) => {
-                    writeln!(self.out, "{BAD}✗{BAD:#} {DIM}the model call failed: {}{DIM:#}", clean(&failure))
-                }
-                None => Ok(()),
-            },
+            Event::CompactionStarted { .. } => {
+                self.end_line()?;
+                writeln!(self.out, "{DIM}the conversation has become long; summarising its beginning{DIM:#}")
+            }
             Event::ToolStarted { call } => {
                 self.end_line()?;
                 writeln!(self.out, "{BOLD}• {}{BOLD:#} {}", clean(&call.name), headline(call))?;
@@ -202,6 +201,20 @@ impl Progress {
 
 /// How many lines of a result are shown.
 const SHOWN: usize = 6;
+
+/// What the run does about a failed model call.
+fn what_then(recovery: Recovery) -> String {
+    match recovery {
+        Recovery::Retry { at } => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let wait = u64::try_from(at).map(Duration::from_millis).unwrap_or_default().saturating_sub(now);
+            format!("trying again in {:.1} s", wait.as_secs_f64())
+        }
+        Recovery::FallBack => "asking the next model".into(),
+        Recovery::Compact => "summarising the conversation, which has become too long".into(),
+        _ => "trying something else".into(),
+    }
+}
 
 /// A call's arguments on a line: the command, the path, else the arguments themselves.
 fn headline(call: &ToolCall) -> String {

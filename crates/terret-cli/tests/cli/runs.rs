@@ -149,7 +149,10 @@ fn results_stand_in_the_order_of_the_calls() {
 fn a_failed_model_call_ends_the_run_and_nothing_of_it_is_an_answer() {
     let broken = json!({"text": "Half an ans", "error": {"kind": "overloaded", "message": "try later", "status": 529}});
     let ran = streamed([broken.clone()]).exits(7);
-    let failed = &ran.of_type("attempt_failed")[0];
+    let failures = ran.of_type("attempt_failed");
+    let tried_again = failures.iter().map(|it| it["recovery"]["retry"]["at"].is_i64()).collect::<Vec<_>>();
+    assert_eq!(tried_again, [true, true, false], "a provider that is overloaded is asked three times");
+    let failed = &failures[2];
     assert_eq!((&failed["error"]["kind"], &failed["error"]["status"]), (&json!("overloaded"), &json!(529)));
     let result = ran.result();
     assert_eq!((&result["outcome"], &result["error"]), (&json!("failed"), &failed["error"]));
@@ -157,7 +160,9 @@ fn a_failed_model_call_ends_the_run_and_nothing_of_it_is_an_answer() {
 
     let ran = Terret::scripted([broken]).run().exits(7);
     assert_eq!(ran.stdout, "");
-    assert!(ran.stderr.starts_with("terret: provider overloaded (HTTP 529): try later\n"), "{}", ran.stderr);
+    let error = "provider overloaded (HTTP 529): try later";
+    assert!(ran.stderr.starts_with(&format!("✗ the model call failed: {error}; trying again in ")), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&format!("\nterret: {error}\n")), "{}", ran.stderr);
 }
 
 #[test]

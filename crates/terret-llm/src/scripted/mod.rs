@@ -17,8 +17,9 @@
 //! | `expect` | `{"lastRole":"toolResult","contains":"42"}`: the call fails at once if the request's last message has another role or its text doesn't contain this | |
 //!
 //! Ids of tool calls stay as the script has them, also empty or repeated ones, which the wires never let through: so
-//! that it can be tested what an agent does with them. A key that isn't in this table is an error. A script that has no reply left, and an `expect` that isn't met, fail
-//! the call with [`ErrorKind::InvalidRequest`]. Opaque blocks belong to the model's wire, whichever they name.
+//! that it can be tested what an agent does with them. A key that isn't in this table is an error. A script
+//! that has no reply left, and an `expect` that isn't met, fail the call with [`ErrorKind::InvalidRequest`]; a script that
+//! ends in an `error` goes on failing with that one. Opaque blocks belong to the model's wire, whichever they name.
 //!
 //! ```
 //! use terret_llm::{Model as _, Request, ScriptedModel};
@@ -127,6 +128,10 @@ impl Script {
         };
         let invalid = |message| ModelError::new(ErrorKind::InvalidRequest, message);
         let Some(reply) = self.replies.get(call - 1) else {
+            // What has failed for good is called again by whoever doesn't give up.
+            if let Some(ScriptedReply { end: End::Error(error), .. }) = self.replies.last() {
+                return Err(error.clone());
+            }
             let had = match self.replies.len() {
                 1 => "1 reply".to_owned(),
                 n => format!("{n} replies"),

@@ -42,6 +42,10 @@ impl Figures {
                 }
             }
             Chapter::Turn(turn) => self.turn(turn),
+            Chapter::Compacted { usage, cost, .. } => {
+                self.usage += *usage;
+                self.cost += *cost;
+            }
             Chapter::AttemptFailed { took, .. } => self.turns.push(Time { model: *took, ..Time::default() }),
             _ => {}
         }

@@ -176,6 +176,13 @@ fn push_chapter(out: &mut String, chapter: &Chapter) {
             let (why, took) = (escaped(why), duration(*took));
             let _ = writeln!(out, "<p class=\"mark bad\">The model call failed after {took}: {why} {}</p>", time(*at));
         }
+        Chapter::Compacted { summary, .. } => {
+            out.push_str("<article><details><summary>Summarised for the model: all that was said before</summary>");
+            if let Message::User(summary) = &**summary {
+                summary.content.iter().for_each(|content| call::push_content(out, content));
+            }
+            out.push_str("</details></article>\n");
+        }
         Chapter::Cancelled { why } => {
             let _ = writeln!(out, "<p class=\"mark\">Cancelled: {}</p>", escaped(why));
         }

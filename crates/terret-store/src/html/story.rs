@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use terret_agent::machine::{Outcome, Record};
-use terret_llm::{Message, Money, ToolCall};
+use terret_llm::{Message, Money, ToolCall, Usage};
 
 use crate::reader::Kept;
 
@@ -23,6 +23,12 @@ pub(super) enum Chapter {
         at: i64,
         why: String,
         took: i64,
+    },
+    /// A summary took the place of what the model was told before.
+    Compacted {
+        summary: Arc<Message>,
+        usage: Usage,
+        cost: Money,
     },
     Cancelled {
         why: String,
@@ -85,6 +91,17 @@ impl Story {
                 let delivered = self.queue.extract_if(.., |(id, _)| ids.contains(id));
                 let said = delivered.map(|(_, message)| Chapter::Said { record: seq, message });
                 self.told.extend(said);
+            }
+            Record::Withdrawn { id } => self.queue.retain(|(queued, _)| queued != id),
+            Record::Requeued { id, message } => {
+                let queued = self.queue.iter_mut().find(|(queued, _)| queued == id);
+                if let Some((_, queued)) = queued {
+                    *queued = message.clone();
+                }
+            }
+            Record::Compacted { summary, usage, cost, .. } => {
+                let (summary, usage, cost) = (summary.clone(), *usage, *cost);
+                self.told.push_back(Chapter::Compacted { summary, usage, cost });
             }
             Record::ModelCalled { .. } => self.model_called = Some(at),
             Record::ReplyAccepted { message, cost } => {
@@ -189,9 +206,11 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
-    use terret_agent::machine::{Epoch, Limits, RunId};
+    use std::num::NonZeroU32;
+
+    use terret_agent::machine::{Epoch, Limits, RunId, Task};
     use terret_llm::wire::WireFormat;
-    use terret_llm::{AssistantMessage, Block, Content, StopReason, ToolResultMessage, Usage, UserMessage};
+    use terret_llm::{AssistantMessage, Block, Content, StopReason, ToolResultMessage, UserMessage};
 
     use super::*;
 
@@ -234,7 +253,9 @@ mod tests {
 
     fn started() -> Record {
         let prompt = Some(Arc::new(UserMessage::text("Do it.", 0).into()));
-        Record::RunStarted { run: RunId("r".into()), limits: Limits::default(), tools: Arc::default(), at: 0, prompt }
+        let (models, task) = (NonZeroU32::MIN, Task::Answer);
+        let (run, limits) = (RunId("r".into()), Limits::default());
+        Record::RunStarted { run, limits, tools: Arc::default(), at: 0, prompt, models, task }
     }
 
     fn told(records: impl IntoIterator<Item = (i64, Record)>) -> Vec<Chapter> {
@@ -253,6 +274,7 @@ mod tests {
             Chapter::Said { .. } => "said",
             Chapter::Turn(_) => "turn",
             Chapter::AttemptFailed { .. } => "failed",
+            Chapter::Compacted { .. } => "compacted",
             Chapter::Cancelled { .. } => "cancelled",
             Chapter::Resumed { .. } => "resumed",
             Chapter::RunEnded { .. } => "ended",
@@ -298,6 +320,21 @@ mod tests {
             (180_000_000, closed("a")),
         ]));
         assert_eq!((turn.took, turn.tools_took()), (Some(1_000), 0));
+    }
+
+    #[test]
+    fn a_summary_stands_where_it_was_made_and_what_was_said_before_is_still_told() {
+        let summary = Arc::new(UserMessage::text("Much was said.", 0).into());
+        let (usage, cost) = (Usage::default(), Money::ZERO);
+        let chapters = told([
+            (0, started()),
+            (0, Record::Delivered { ids: vec![0] }),
+            (0, called()),
+            (0, reply(&[])),
+            (0, Record::Compacted { summary, cut: 2, context: 9, usage, cost }),
+            (0, Record::RunEnded { outcome: Outcome::Completed }),
+        ]);
+        assert_eq!(kinds(&chapters), ["started", "said", "turn", "compacted", "ended"]);
     }
 
     #[test]

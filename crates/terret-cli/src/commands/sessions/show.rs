@@ -122,6 +122,8 @@ impl Shown {
             Record::AttemptFailed { failure, .. } => self.mark(BAD, &format!("the model call failed: {failure}")),
             Record::CallAsked { question, .. } => self.mark(DIM, &format!("asked: {question}")),
             Record::Cancelled { reason } => self.mark(DIM, &format!("stopping: {reason}")),
+            Record::Compacted { .. } => self.mark(DIM, "summarised for the model: all that was said before"),
+            Record::Interrupted => self.mark(DIM, "interrupted by the user"),
             Record::Resumed => self.mark(DIM, "interrupted, and gone on with"),
             Record::RunEnded { outcome: Outcome::Completed } => Ok(()),
             Record::RunEnded { outcome } => self.mark(BAD, &outcome.to_string()),

@@ -1,0 +1,78 @@
+//! Runs whose final reply is a value of a Rust type.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use terret_llm::{AssistantMessage, Expected};
+
+use crate::agent::{Run, RunHandle};
+use crate::event::{Event, Report};
+use crate::hooks::Review;
+
+/// A run whose final reply is a value of type `T`. Dropping it cancels the run.
+#[derive(Debug)]
+pub struct TypedRun<T> {
+    run: Run,
+    expected: Expected<T>,
+}
+
+/// A final reply as a value.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Typed<T> {
+    /// The value.
+    pub value: T,
+    /// How the run ended, and what it took.
+    pub report: Report,
+}
+
+impl<T: JsonSchema + DeserializeOwned> TypedRun<T> {
+    pub(crate) fn new(run: Run, expected: Expected<T>) -> Self {
+        Self { run, expected }
+    }
+
+    /// The next event; `None` after [`Event::Ended`]. Cancel safe.
+    pub async fn next(&mut self) -> Option<Event> {
+        self.run.next().await
+    }
+
+    /// Steers and cancels the run from elsewhere.
+    pub fn handle(&self) -> RunHandle {
+        self.run.handle()
+    }
+
+    /// Waits for the value. A run that ended otherwise than by completing has none, and its report says why.
+    pub async fn value(self) -> Result<Typed<T>, Box<Report>> {
+        let report = self.run.report().await;
+        match report.text.as_deref().map(|text| self.expected.read(text)) {
+            Some(Ok(value)) => Ok(Typed { value, report }),
+            // A run completes only with a reply that can be read.
+            _ => Err(Box::new(report)),
+        }
+    }
+}
+
+/// What looks at a final reply before the hooks do.
+#[derive(Clone, Default)]
+pub(crate) struct Reviewer(Option<Arc<Look>>);
+
+type Look = dyn Fn(&AssistantMessage) -> Review + Send + Sync;
+
+impl Reviewer {
+    /// Accepts what is expected.
+    pub(crate) fn of<T: JsonSchema + DeserializeOwned + 'static>(expected: Expected<T>) -> Self {
+        Self(Some(Arc::new(move |reply| match expected.read(&reply.text()) {
+            Ok(_) => Review::Accept,
+            Err(error) => Review::Object(format!(
+                "Your reply is not the JSON value that is wanted: {error}. Reply again, with nothing but a JSON value of \
+                 this schema: {}",
+                expected.schema().schema.as_str()
+            )),
+        })))
+    }
+
+    pub(crate) fn review(&self, reply: &AssistantMessage) -> Review {
+        self.0.as_ref().map_or(Review::Accept, |review| review(reply))
+    }
+}

@@ -1,0 +1,382 @@
+//! Machines with one rule broken. The search has to find each of them out, or it would not find a mistake of ours.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use terret_agent::ToolOutput;
+use terret_agent::machine::{
+    Answer, Budget, CallStage, Effect, Failure, Input, Outcome, Record, Recovery, Stage, State, Verdict,
+};
+use terret_llm::{ErrorKind, Message, StopReason, ToolResultMessage};
+
+use crate::search::{Machine, Real, search};
+
+/// A rule broken: in what is decided, or in what is due.
+struct Mutant {
+    rule: &'static str,
+    /// The scenario that finds it out.
+    scenario: &'static str,
+    decide: fn(&State, Input, i64) -> Vec<Record>,
+    due: for<'a> fn(&'a State) -> Vec<Effect<'a>>,
+}
+
+impl Machine for Mutant {
+    fn decide(&self, state: &State, input: Input, at: i64) -> Vec<Record> {
+        (self.decide)(state, input, at)
+    }
+
+    fn apply(&self, state: &mut State, record: &Record) {
+        Real.apply(state, record);
+    }
+
+    fn due<'a>(&self, state: &'a State) -> Vec<Effect<'a>> {
+        (self.due)(state)
+    }
+}
+
+#[test]
+fn a_machine_with_any_one_rule_broken_is_found_out() {
+    let scenarios = crate::scenarios();
+    let mutants = mutants();
+    assert!(mutants.len() >= 15);
+    let hook = std::panic::take_hook();
+    // What the search says when it finds something is no failure here.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut survivors = Vec::new();
+    for mutant in &mutants {
+        let scenario = scenarios.iter().find(|(name, _)| *name == mutant.scenario).map(|(_, scenario)| scenario);
+        let scenario = scenario.unwrap_or_else(|| panic!("no scenario {:?}", mutant.scenario));
+        match catch_unwind(AssertUnwindSafe(|| search(mutant, scenario).states)) {
+            Ok(states) => survivors.push(format!("{} ({states} states of {})", mutant.rule, mutant.scenario)),
+            Err(found) => {
+                let found = found.downcast_ref::<String>().cloned().unwrap_or_default();
+                println!("{}: {}", mutant.rule, found.lines().next().unwrap_or_default());
+            }
+        }
+    }
+    std::panic::set_hook(hook);
+    assert!(survivors.is_empty(), "not found out: {survivors:#?}");
+}
+
+fn mutants() -> Vec<Mutant> {
+    let in_decide = |rule, scenario, decide| Mutant { rule, scenario, decide, due: |state| Real.due(state) };
+    let in_due = |rule, scenario, due| {
+        let decide = |state: &State, input, at| Real.decide(state, input, at);
+        Mutant { rule, scenario, decide, due }
+    };
+    vec![
+        in_due("a tool starts once it is allowed, before that is durable", CRASH, |state| {
+            starting(state, |stage| *stage == CallStage::Allowed)
+        }),
+        in_due("a tool starts while a person is asked", CRASH, |state| {
+            starting(state, |stage| matches!(stage, CallStage::Asked { .. }))
+        }),
+        in_due("a call in doubt starts again", CRASH, |state| starting(state, |stage| *stage == CallStage::InDoubt)),
+        in_due("the model is called while it waits for a retry", "models to fall back on", |state| {
+            let mut due = Real.due(state);
+            if state.run().is_some_and(|run| matches!(run.stage, Stage::Waiting { .. })) {
+                due.push(Effect::CallModel { epoch: state.epoch(), model: 0 });
+            }
+            due
+        }),
+        in_due("tools go on after a cancel", CRASH, |state| {
+            let mut due = Real.due(state);
+            let open = state.batch().into_iter().flat_map(|batch| &batch.calls).filter(|call| call.is_in_flight());
+            if due == [Effect::Stop] {
+                due.extend(open.map(|call| Effect::StartTool {
+                    epoch: state.epoch(),
+                    call: &call.call,
+                    key: String::new(),
+                }));
+            }
+            due
+        }),
+        in_decide("a late reply is accepted", CRASH, |state, input, at| {
+            Real.decide(state, with_current_epoch(state, input, |input| matches!(input, Input::Replied { .. })), at)
+        }),
+        in_decide("a late result is accepted", CRASH, |state, input, at| {
+            Real.decide(
+                state,
+                with_current_epoch(state, input, |input| matches!(input, Input::ToolFinished { .. })),
+                at,
+            )
+        }),
+        in_decide("a late verdict is accepted", CRASH, |state, input, at| {
+            Real.decide(state, with_current_epoch(state, input, |input| matches!(input, Input::GateDecided { .. })), at)
+        }),
+        in_decide("an answer fits any arguments", CRASH, |state, input, at| {
+            let input = match input {
+                Input::Answered { call_id, answer, digest } => {
+                    let call = state.batch().and_then(|batch| batch.get(&call_id));
+                    let digest = call.map_or(digest, |call| call.digest());
+                    Input::Answered { call_id, answer, digest }
+                }
+                other => other,
+            };
+            Real.decide(state, input, at)
+        }),
+        in_decide("a question that nobody was asked is answered", CRASH, |state, input, at| match &input {
+            Input::Answered { call_id, answer: Answer::Approve, .. } if !is_asked(state, call_id) => {
+                vec![Record::CallApproved { call_id: call_id.clone(), arguments: None, for_run: false }]
+            }
+            _ => Real.decide(state, input, at),
+        }),
+        in_decide("edited arguments are not validated", CRASH, |state, input, at| {
+            let records = Real.decide(state, input, at);
+            let mut all = Vec::new();
+            for record in records {
+                let allowed = match &record {
+                    Record::CallApproved { call_id, .. } => Some(Record::CallAllowed { call_id: call_id.clone() }),
+                    _ => None,
+                };
+                all.push(record);
+                all.extend(allowed);
+            }
+            all
+        }),
+        in_decide("a denied call is run", CRASH, |state, input, at| match &input {
+            Input::GateDecided { epoch, call_id, verdict: Verdict::Deny { .. } } => {
+                let input = Input::GateDecided { epoch: *epoch, call_id: call_id.clone(), verdict: Verdict::Allow };
+                Real.decide(state, input, at)
+            }
+            _ => Real.decide(state, input, at),
+        }),
+        in_decide("a cancel is not heard", CRASH, |state, input, at| match input {
+            Input::Cancel { .. } => Vec::new(),
+            input => Real.decide(state, input, at),
+        }),
+        in_decide("a result is accepted after a cancel", CRASH, |state, input, at| match &input {
+            Input::ToolFinished { epoch, call_id, .. } if is_stopping(state) && *epoch == state.epoch() => {
+                let open = state.batch().and_then(|batch| batch.get(call_id)).filter(|call| call.is_in_flight());
+                open.map(|_| closed(call_id)).into_iter().collect()
+            }
+            _ => Real.decide(state, input, at),
+        }),
+        in_decide("a reply with a used call id is accepted", CRASH, |state, input, at| match &input {
+            Input::Replied { epoch, reply, cost } if *epoch == state.epoch() && repeats_an_id(reply.message()) => {
+                vec![Record::ReplyAccepted { message: Arc::new(reply.clone().into_message().into()), cost: *cost }]
+            }
+            _ => Real.decide(state, input, at),
+        }),
+        in_decide("calls of a cut-off reply are run", CRASH, |state, input, at| match &input {
+            Input::Replied { reply, .. } if reply.message().stop_reason == StopReason::Length => {
+                Real.decide(state, input, at).into_iter().take(1).collect()
+            }
+            _ => Real.decide(state, input, at),
+        }),
+        in_decide("a run ends twice", CRASH, |state, input, at| {
+            let mut records = Real.decide(state, input, at);
+            let end = records.iter().find(|record| matches!(record, Record::RunEnded { .. })).cloned();
+            records.extend(end);
+            records
+        }),
+        in_decide("a run that is out of model calls makes one more", CRASH, |state, input, at| {
+            let records = Real.decide(state, input, at);
+            let instead = |record| match record {
+                Record::RunEnded { outcome: Outcome::OutOfBudget { budget: Budget::ModelCalls, .. } } => {
+                    Record::ModelCalled { epoch: state.epoch().next() }
+                }
+                other => other,
+            };
+            records.into_iter().map(instead).collect()
+        }),
+        in_decide("a message is delivered twice", "steering and follow-up", |state, input, at| {
+            let mut all = Vec::new();
+            for record in Real.decide(state, input, at) {
+                let again = matches!(record, Record::Delivered { .. }).then(|| record.clone());
+                all.push(record);
+                all.extend(again);
+            }
+            all
+        }),
+        in_decide("a message is lost", "steering and follow-up", |state, input, at| {
+            let mut records = Real.decide(state, input, at);
+            for record in &mut records {
+                if let Record::Delivered { ids } = record {
+                    let first = ids.first().copied();
+                    ids.retain(|id| Some(*id) == first);
+                }
+            }
+            records
+        }),
+        in_decide("what was withdrawn is delivered all the same", "steering and follow-up", |state, input, at| {
+            match input {
+                Input::Withdraw { .. } => Vec::new(),
+                input => Real.decide(state, input, at),
+            }
+        }),
+        in_decide("an exclusive tool starts beside others", "wide batches", |state, input, at| {
+            opening_more(state, input, at, |call| call.tool.is_some_and(|tool| tool.exclusive))
+        }),
+        in_decide("more tools start than are allowed at once", "wide batches", |state, input, at| {
+            opening_more(state, input, at, |call| call.tool.is_some_and(|tool| !tool.exclusive))
+        }),
+        in_decide("the tool budget is not looked at", "tools and time run out", |state, input, at| {
+            let records = Real.decide(state, input, at);
+            match records.iter().position(|record| matches!(record, Record::BudgetExceeded { .. })) {
+                None => records,
+                Some(at) => {
+                    let waiting = state.batch().into_iter().flat_map(|batch| &batch.calls);
+                    let waiting = waiting.filter(|call| call.stage == CallStage::Allowed);
+                    let open = waiting.map(|call| Record::CallOpened { call_id: call.call.id.clone() });
+                    records.into_iter().take(at).chain(open).collect()
+                }
+            }
+        }),
+        in_decide("a run goes on when its time is up", "tools and time run out", |state, input, at| match input {
+            Input::Wake => Vec::new(),
+            input => Real.decide(state, input, at),
+        }),
+        in_decide("a failed call is tried again without end", "models to fall back on", |state, input, at| {
+            let mut records = Real.decide(state, input, at);
+            let overloaded =
+                |failure: &Failure| matches!(failure, Failure::Model(e) if e.kind == ErrorKind::Overloaded);
+            if let Some(Record::AttemptFailed { failure, recovery, .. }) = records.first_mut()
+                && overloaded(failure)
+            {
+                *recovery = Some(Recovery::Retry { at: at + 1 });
+                records.truncate(1);
+            }
+            records
+        }),
+        in_decide("a run falls back on a model that there isn't", "models to fall back on", |state, input, at| {
+            let mut records = Real.decide(state, input, at);
+            if let Some(Record::AttemptFailed { recovery: recovery @ None, .. }) = records.first_mut() {
+                *recovery = Some(Recovery::FallBack);
+                records.truncate(1);
+                records.push(Record::ModelCalled { epoch: state.epoch().next() });
+            }
+            records
+        }),
+        in_decide("a retry is made at once after a restart", CRASH, |state, input, at| {
+            let restarted =
+                input == Input::Resume && state.run().is_some_and(|run| matches!(run.stage, Stage::Waiting { .. }));
+            let mut records = Real.decide(state, input, at);
+            if restarted {
+                records.push(Record::ModelCalled { epoch: state.epoch().next().next() });
+            }
+            records
+        }),
+        in_decide("a summary cuts a call from its result", "compactions", |state, input, at| {
+            let mut records = Real.decide(state, input, at);
+            for record in &mut records {
+                if let Record::CompactionStarted { cut, .. } = record {
+                    *cut += 1;
+                }
+            }
+            records
+        }),
+        in_decide("a summary may be as long as it likes", "compactions", |state, input, at| match input {
+            Input::Summarised { epoch, summary, usage, cost } if summary.len() > 1_000 => {
+                let mut records = Real.decide(state, Input::Summarised { epoch, summary: "x".into(), usage, cost }, at);
+                if let Some(Record::Compacted { summary: message, .. }) = records.first_mut() {
+                    *message = Arc::new(terret_llm::UserMessage::text(summary, 0).into());
+                }
+                records
+            }
+            input => Real.decide(state, input, at),
+        }),
+        in_decide("a run completes without its review", "a review", |state, input, at| {
+            let reviewed = matches!(input, Input::Reviewed { .. });
+            let mut records = Real.decide(state, input, at);
+            if !reviewed && matches!(records.last(), Some(Record::ReplyAccepted { .. })) {
+                records.push(Record::RunEnded { outcome: Outcome::Completed });
+            }
+            records
+        }),
+        in_decide("a reply may be objected to without end", "a review", |state, input, at| match &input {
+            Input::Reviewed { objection: Some(text), .. } => {
+                let message = terret_llm::UserMessage::text(text.clone(), at);
+                let records = Real.decide(state, input.clone(), at);
+                match records.as_slice() {
+                    [Record::RunEnded { .. }] => vec![
+                        Record::Objected { message: Arc::new(message.into()) },
+                        Record::ModelCalled { epoch: state.epoch().next() },
+                    ],
+                    _ => records,
+                }
+            }
+            _ => Real.decide(state, input, at),
+        }),
+        in_decide("an interruption ends the run", "an interruption", |state, input, at| {
+            let mut records = Real.decide(state, input, at);
+            if let Some(halted) = records.iter().position(|record| matches!(record, Record::Halted { .. })) {
+                records.truncate(halted);
+                let outcome = Outcome::Cancelled { reason: "interrupted".into(), still_running: Vec::new() };
+                records.push(Record::RunEnded { outcome });
+            }
+            records
+        }),
+        in_decide("a shared budget is not looked at", "a shared budget", |state, input, at| {
+            let records = Real.decide(state, input, at);
+            records.into_iter().filter(|record| !matches!(record, Record::BudgetExceeded { .. })).collect()
+        }),
+        in_decide("a crash leaves a run with nothing to do", CRASH, |state, input, at| match input {
+            Input::Resume => vec![Record::Resumed],
+            input => Real.decide(state, input, at),
+        }),
+    ]
+}
+
+const CRASH: &str = "a cancel and a crash";
+
+/// What is due, and the tools of these calls as well.
+fn starting(state: &State, which: fn(&CallStage) -> bool) -> Vec<Effect<'_>> {
+    let mut due = Real.due(state);
+    let calls = state.batch().into_iter().flat_map(|batch| &batch.calls).filter(|call| which(&call.stage));
+    due.extend(calls.map(|call| Effect::StartTool { epoch: state.epoch(), call: &call.call, key: String::new() }));
+    due
+}
+
+/// Opens every call of a kind that was just allowed, whatever runs.
+fn opening_more(state: &State, input: Input, at: i64, which: fn(&terret_agent::machine::Call) -> bool) -> Vec<Record> {
+    let mut records = Real.decide(state, input, at);
+    if let [Record::CallAllowed { call_id }] = records.as_slice()
+        && state.batch().and_then(|batch| batch.get(call_id)).is_some_and(which)
+    {
+        let call_id = call_id.clone();
+        records.push(Record::CallOpened { call_id });
+    }
+    records
+}
+
+fn with_current_epoch(state: &State, mut input: Input, which: fn(&Input) -> bool) -> Input {
+    if which(&input)
+        && let Input::Replied { epoch, .. } | Input::ToolFinished { epoch, .. } | Input::GateDecided { epoch, .. } =
+            &mut input
+    {
+        *epoch = state.epoch();
+    }
+    input
+}
+
+fn is_asked(state: &State, call_id: &str) -> bool {
+    let call = state.batch().and_then(|batch| batch.get(call_id));
+    call.is_none_or(|call| matches!(call.stage, CallStage::Asked { .. }))
+}
+
+fn is_stopping(state: &State) -> bool {
+    state.run().is_some_and(|run| matches!(run.stage, Stage::Stopping(_)))
+}
+
+fn repeats_an_id(reply: &terret_llm::AssistantMessage) -> bool {
+    let mut ids: Vec<&str> = reply.tool_calls().map(|call| &*call.id).collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.len() < all
+}
+
+fn closed(call_id: &str) -> Record {
+    let ToolOutput { content, details, is_error } = ToolOutput::text("late");
+    Record::CallClosed {
+        result: Arc::new(Message::ToolResult(ToolResultMessage {
+            tool_call_id: call_id.to_owned(),
+            tool_name: "late".into(),
+            content,
+            details,
+            is_error,
+            timestamp: 0,
+        })),
+    }
+}

@@ -1,0 +1,242 @@
+//! What people do to a run while it is busy: interrupt it, change their mind about what they queued, look in late.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use support::{Ran, agent, call, text};
+use terret_agent::machine::{Outcome, QueueKind};
+use terret_agent::{Agent, EffectClass, Event, FnTool, Run, Snapshot, ToolContext, tool};
+use terret_llm::{BlockKind, Message, ModelSpec, Price, Rates, ScriptedModel, ScriptedReply, Usage, wire::WireFormat};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+/// Does nothing for ever, and stops when it is told to.
+fn endless(effect: EffectClass) -> FnTool {
+    tool("endless", "", |_: Nothing, context: ToolContext| async move {
+        context.cancel.cancelled().await;
+        Ok("stopped")
+    })
+    .effect(effect)
+}
+
+/// Reads the run to its end, and does something at each event.
+async fn reading(mut run: Run, mut at: impl FnMut(&Event)) -> Ran {
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        at(&event);
+        events.push(event);
+    }
+    Ran { events }
+}
+
+fn user_texts(ran: &Ran) -> Vec<String> {
+    let text = |message: &Arc<Message>| match &**message {
+        Message::User(user) => Some(user.content.iter().filter_map(|content| content.as_text()).collect::<String>()),
+        _ => None,
+    };
+    ran.messages().iter().filter_map(text).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interruption_stops_the_model_and_the_run_goes_on_with_what_is_said() {
+    let model = ScriptedModel::new([ScriptedReply::text("A long sto").stall(), ScriptedReply::text("As you like.")]);
+    let run = Agent::builder(model.clone()).build().unwrap().prompt("Tell me a story.");
+    let handle = run.handle();
+    let mut said = false;
+    let ran = reading(run, |event| {
+        if matches!(event, Event::Delta { .. }) && !std::mem::replace(&mut said, true) {
+            handle.interrupt("A short one.");
+        }
+    })
+    .await;
+    assert_eq!(ran.outcome(), &Outcome::Completed);
+    assert_eq!(ran.report().text.as_deref(), Some("As you like."));
+    assert_eq!(user_texts(&ran), ["Tell me a story.", "A short one."]);
+    assert_eq!(model.requests()[1].messages.len(), 2, "nothing of the broken reply is sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interruption_stops_tools_and_the_model_is_told_the_truth() {
+    for (effect, told) in [(EffectClass::ReadOnly, "call it again"), (EffectClass::AtMostOnce, "Outcome unknown")] {
+        let replies = [call("c1", "endless", "{}"), ScriptedReply::text("All right.")];
+        let run = agent(replies).tool(endless(effect)).build().unwrap().prompt("?");
+        let handle = run.handle();
+        let ran = reading(run, |event| {
+            if let Event::ToolStarted { .. } = event {
+                handle.interrupt("Never mind.");
+            }
+        })
+        .await;
+        assert_eq!(ran.outcome(), &Outcome::Completed);
+        assert_eq!(ran.tools_started(), ["c1"], "it is started once");
+        assert!(text(&ran.results()[0]).contains(told), "{}", text(&ran.results()[0]));
+        assert!(ran.events.contains(&Event::Interrupted));
+        assert_eq!(user_texts(&ran), ["?", "Never mind."]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_can_be_interrupted_again_and_then_cancelled() {
+    let replies =
+        [ScriptedReply::text("one").stall(), ScriptedReply::text("two").stall(), ScriptedReply::text("three").stall()];
+    let run = agent(replies).build().unwrap().prompt("?");
+    let handle = run.handle();
+    let mut calls = 0;
+    let ran = reading(run, |event| {
+        if let Event::Delta { event: terret_llm::StreamEvent::BlockDelta { .. }, .. } = event {
+            calls += 1;
+            if calls < 3 { _ = handle.interrupt("again") } else { handle.cancel("enough") }
+        }
+    })
+    .await;
+    assert!(matches!(ran.outcome(), Outcome::Cancelled { .. }));
+    assert_eq!(user_texts(&ran), ["?", "again", "again"]);
+    assert_eq!(ran.report().spent.model_calls, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_queued_can_be_seen_changed_and_taken_back() {
+    let run = agent([call("c1", "endless", "{}"), ScriptedReply::text("one"), ScriptedReply::text("two")])
+        .tool(endless(EffectClass::ReadOnly).time_limit(Duration::from_secs(1)))
+        .build()
+        .unwrap()
+        .prompt("?");
+    let handle = run.handle();
+    let ran = reading(run, |event| match event {
+        Event::ToolStarted { .. } => {
+            handle.steer("wrong");
+            handle.steer("not at all");
+            handle.follow_up("later");
+        }
+        Event::Queued(queued) if queued.kind == QueueKind::FollowUp => {
+            assert!(handle.requeue(queued.id - 2, "right"));
+            assert!(handle.withdraw(queued.id - 1));
+            assert!(handle.withdraw(999), "of what isn't there nothing comes");
+        }
+        _ => {}
+    })
+    .await;
+    assert_eq!(user_texts(&ran), ["?", "right", "later"]);
+    let withdrawn: Vec<_> = ran.events.iter().filter(|event| matches!(event, Event::Withdrawn(_))).collect();
+    assert_eq!(withdrawn.len(), 1);
+    assert!(ran.report().undelivered.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interruption_of_a_run_that_has_ended_is_handed_back() {
+    let run = agent([ScriptedReply::text("Done.")]).build().unwrap().prompt("?");
+    let handle = run.handle();
+    let ran = Ran::to_end(run).await;
+    assert_eq!(ran.outcome(), &Outcome::Completed);
+    assert!(!handle.interrupt("too late"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stopped_call_used_up_is_counted() {
+    let mut usage = Usage::default();
+    usage.input = 100;
+    // A model that tells its usage at the beginning, as some do, and then goes on for ever.
+    let spec = {
+        let mut spec = ModelSpec::new("test", "slow", WireFormat::from("test"));
+        spec.price = Some(Price::flat(Rates { input: 1_000_000, ..Rates::default() }));
+        Arc::new(spec)
+    };
+    let run = Agent::builder(Talkative { spec, usage }).build().unwrap().prompt("?");
+    let handle = run.handle();
+    let ran = reading(run, |event| {
+        if let Event::Delta { .. } = event {
+            handle.cancel("enough");
+        }
+    })
+    .await;
+    assert!(matches!(ran.outcome(), Outcome::Cancelled { .. }));
+    assert_eq!((ran.report().spent.usage.input, ran.report().spent.cost.nanos()), (100, 100));
+}
+
+struct Talkative {
+    spec: Arc<ModelSpec>,
+    usage: Usage,
+}
+
+impl terret_llm::Model for Talkative {
+    fn spec(&self) -> &Arc<ModelSpec> {
+        &self.spec
+    }
+
+    fn stream(
+        &self,
+        _request: terret_llm::Request,
+        cancel: tokio_util::sync::CancellationToken,
+    ) -> terret_llm::ReplyStream {
+        use futures_util::StreamExt as _;
+        let mut draft = terret_llm::Draft::new(&self.spec);
+        *draft.usage_mut() = self.usage;
+        draft.block(BlockKind::Text, "well, ");
+        let mut begun = Vec::new();
+        begun.extend(std::iter::from_fn(|| draft.next_event()));
+        let end = async move {
+            cancel.cancelled().await;
+            futures_util::stream::iter(
+                draft.fail(terret_llm::ModelError::new(terret_llm::ErrorKind::Aborted, "cancelled")),
+            )
+        };
+        terret_llm::ReplyStream::new(futures_util::stream::iter(begun).chain(futures_util::stream::once(end).flatten()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_comes_late_begins_with_what_is_in_flight() {
+    let reply = ScriptedReply::text("abcdef").chunk(1).delta_delay(Duration::from_secs(1));
+    let mut run = agent([reply]).build().unwrap().prompt("?");
+    let handle = run.handle();
+    let mut late = None;
+    let mut seen = 0;
+    while let Some(event) = run.next().await {
+        if let Event::Delta { event: terret_llm::StreamEvent::BlockDelta { .. }, .. } = event {
+            seen += 1;
+            if seen == 3 {
+                late = Some(handle.events());
+            }
+        }
+    }
+    let mut late = late.unwrap();
+    let Some(Event::Snapshot(Snapshot { reply: Some((_, blocks)), .. })) = late.next().await else { panic!() };
+    let mut text = blocks[0].text.clone();
+    assert_eq!(text, "abc");
+    while let Some(event) = late.next().await {
+        if let Event::Delta { event: terret_llm::StreamEvent::BlockDelta { text: more, .. }, .. } = event {
+            text.push_str(&more);
+        }
+    }
+    assert_eq!(text, "abcdef");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_lagged_gets_a_snapshot_and_goes_on_from_there() {
+    let (piece, pieces) = (100_000, 30);
+    let reply = ScriptedReply::text("x".repeat(piece * pieces)).chunk(piece).delta_delay(Duration::from_secs(1));
+    let run = agent([reply]).build().unwrap().prompt("?");
+    let mut slow = run.handle().events();
+    // The other one reads along, which keeps the run going; after 25 seconds the slow one wakes up.
+    let counted = Arc::new(AtomicU32::new(0));
+    let count = counted.clone();
+    let quick = tokio::spawn(reading(run, move |_| _ = count.fetch_add(1, Ordering::Relaxed)));
+    tokio::time::sleep(Duration::from_millis(25_500)).await;
+    let (mut text, mut lagged) = (0, 0);
+    while let Some(event) = slow.next().await {
+        match event {
+            Event::Delta { event: terret_llm::StreamEvent::BlockDelta { text: more, .. }, .. } => text += more.len(),
+            Event::Lagged => lagged += 1,
+            Event::Snapshot(snapshot) => text = snapshot.reply.map_or(0, |(_, blocks)| blocks[0].text.len()),
+            _ => {}
+        }
+    }
+    assert_eq!((text, lagged), (piece * pieces, 1));
+    assert_eq!(quick.await.unwrap().outcome(), &Outcome::Completed);
+}
