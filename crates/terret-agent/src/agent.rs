@@ -335,6 +335,12 @@ impl Session {
         self.log.lock().await.state.transcript().clone()
     }
 
+    /// The run that a crash interrupted, if there is one: [`go_on`](Self::go_on) finishes it. Waits for a run that hasn't
+    /// ended.
+    pub async fn interrupted(&self) -> Option<RunId> {
+        self.log.lock().await.state.run().map(|run| run.id.clone())
+    }
+
     fn start(&self, message: Option<UserPrompt>, task: Task, reviewer: Reviewer) -> Run {
         let run = RunId(uuid::Uuid::now_v7().to_string());
         let message = message.map(UserPrompt::now);

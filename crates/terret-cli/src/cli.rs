@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use terret::llm::{Money, hosts};
 
+use crate::commands::sessions::Sessions;
 use crate::commands::wire::Wire;
 use crate::exit::{Exit, Problem};
 use crate::output;
@@ -35,11 +36,15 @@ Examples:
   terret -p \"fix the failing test\" -m anthropic/claude-sonnet-4-5
   git diff | terret -p \"review this change\" -m openai/gpt-5:high
   terret -p \"…\" -m custom/qwen --base-url http://127.0.0.1:8080/v1
+  terret -c \"now write a test for it\"           go on with the last session of this folder
+  terret -c                                    finish a run that was interrupted
+  terret sessions list
 
 Exit codes:
-  0 completed         3 authentication         130 interrupted
+  0 completed         4 configuration          130 interrupted
   1 the run failed    6 out of budget          143 terminated
-  2 usage             7 provider or network";
+  2 usage             7 provider or network
+  3 authentication";
 
 /// Who can be asked, and what has to be set for it.
 fn providers() -> String {
@@ -62,6 +67,9 @@ pub(crate) enum Command {
     /// Run one prompt to its end, as without a command
     #[command(visible_alias = "exec")]
     Run(RunArgs),
+    /// List, show, search, rename, delete, export, import and check sessions
+    #[command(subcommand, visible_alias = "session")]
+    Sessions(Sessions),
     /// Watch a scripted model fix a small broken project with the real loop and the real tools
     Demo(DemoArgs),
     /// Look at what goes over the wire, to debug a provider
@@ -114,12 +122,61 @@ pub(crate) struct RunArgs {
     /// The tools to offer, separated by commas: read, bash, edit, write, grep, find, ls; all of them without this
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) tools: Option<Vec<String>>,
-    /// Work in this folder
+    /// Work in this folder; a session that goes on works in its own without this
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) cd: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+}
+
+/// Which session a run belongs to. Without any of these, a new one.
+#[derive(Args)]
+pub(crate) struct SessionArgs {
+    /// Go on with the last session of this folder
+    ///
+    /// Without a prompt, a run that was interrupted is finished, and one that failed is tried again.
+    #[arg(short = 'c', long = "continue", conflicts_with = "resume", help_heading = SESSIONS)]
+    pub(crate) last: bool,
+    /// Go on with this session: its ID or the start of it, or its name; without one, choose from a list
+    #[arg(short, long, value_name = "ID", help_heading = SESSIONS)]
+    pub(crate) resume: Option<Option<String>>,
+    /// With -c or -r: go on in a copy; of the first so many messages, if a number is given
+    #[arg(long, value_name = "MESSAGES", help_heading = SESSIONS)]
+    pub(crate) fork: Option<Option<String>>,
+    /// The ID of the new session, or of the copy
+    #[arg(long, value_name = "ID", value_parser = session_id, help_heading = SESSIONS)]
+    pub(crate) session_id: Option<String>,
+    /// Keep the session in memory only
+    #[arg(long, conflicts_with_all = ["last", "resume", "fork", "session_id"], help_heading = SESSIONS)]
+    pub(crate) no_session: bool,
+}
+
+const SESSIONS: &str = "Sessions";
+
+impl SessionArgs {
+    /// Whether it is one that is there already.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.last || self.resume.is_some()
+    }
 }
 
 impl RunArgs {
+    /// How many messages to copy, if a copy is wanted. A text behind `--fork` that is no number is the prompt.
+    pub(crate) fn fork(&mut self) -> Result<Option<Option<usize>>, Problem> {
+        let Some(at) = self.session.fork.take() else { return Ok(None) };
+        let Some(text) = at else { return Ok(Some(None)) };
+        match (text.parse(), &self.prompt) {
+            (Ok(messages), _) => Ok(Some(Some(messages))),
+            (Err(_), None) => {
+                self.prompt = Some(text);
+                Ok(Some(None))
+            }
+            (Err(_), Some(_)) => Err(Problem::usage(format!(
+                "--fork takes a number of messages (`terret sessions show` numbers them), not {text:?}"
+            ))),
+        }
+    }
+
     pub(crate) fn format(&self) -> OutputFormat {
         if self.json { OutputFormat::StreamJson } else { self.output_format }
     }
@@ -150,6 +207,13 @@ pub(crate) enum PermissionMode {
     /// Write files in the folder and run commands (which are not sandboxed yet)
     #[default]
     Workspace,
+}
+
+pub(crate) fn session_id(text: &str) -> Result<String, String> {
+    match text.trim() == text && (1..=200).contains(&text.len()) && !text.contains(char::is_control) {
+        true => Ok(text.to_owned()),
+        false => Err("expected up to 200 characters, without control characters".into()),
+    }
 }
 
 fn dollars(text: &str) -> Result<Money, String> {

@@ -15,6 +15,7 @@ pub(crate) enum Exit {
     RunFailed = 1,
     Usage = 2,
     Authentication = 3,
+    Configuration = 4,
     OutOfBudget = 6,
     Provider = 7,
     Interrupted = 130,
@@ -62,12 +63,14 @@ impl From<Exit> for ExitCode {
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) exit: Exit,
+    /// What scripts decide by, where the exit code says too little.
+    pub(crate) kind: Option<&'static str>,
     pub(crate) message: String,
 }
 
 impl Problem {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into() }
+        Self { exit, kind: None, message: message.into() }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {

@@ -5,6 +5,8 @@ mod commands;
 mod exit;
 mod model;
 mod output;
+mod places;
+mod session;
 mod signals;
 
 use std::process::ExitCode;
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
         None => commands::run::run(cli.run),
         Some(Command::Run(args)) => commands::run::run(args),
         Some(Command::Demo(args)) => commands::demo::run(&args),
+        Some(Command::Sessions(sessions)) => commands::sessions::run(sessions),
         Some(Command::Wire(wire)) => commands::wire::run(wire),
     }
 }

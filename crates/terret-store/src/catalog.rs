@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use terret_agent::SessionId;
-use terret_agent::machine::{Record, State, apply};
+use terret_agent::machine::{Outcome, Record, State, apply};
+use terret_agent::{SessionId, fold};
 use terret_llm::Transcript;
 
 use crate::database::open_to_write;
@@ -61,14 +61,28 @@ impl SqliteJournal {
         Ok(infos)
     }
 
-    /// The session whose name begins so.
-    pub fn find(&self, prefix: &str) -> Result<SessionId, StoreError> {
-        let ids: Vec<_> = self.list()?.into_iter().map(|info| info.id).collect();
-        let found: Vec<_> = ids.iter().filter(|id| id.as_str().starts_with(prefix)).cloned().collect();
-        match (found.iter().find(|id| id.as_str() == prefix), found.as_slice()) {
-            (Some(id), _) | (None, [id]) => Ok(id.clone()),
-            (None, []) => Err(StoreError::Unknown { session: prefix.to_owned().into(), folder: self.folder().into() }),
-            (None, _) => Err(StoreError::Ambiguous { prefix: prefix.to_owned(), sessions: found }),
+    /// The session that somebody means: the one of this name, or that was called so, or whose name begins so.
+    pub fn find(&self, meant: &str) -> Result<SessionInfo, StoreError> {
+        let mut infos = self.list()?;
+        let unknown = || StoreError::Unknown { session: meant.to_owned().into(), folder: self.folder().into() };
+        if meant.is_empty() {
+            return Err(unknown());
+        }
+        if let Some(exact) = infos.iter().position(|info| info.id.as_str() == meant) {
+            return Ok(infos.swap_remove(exact));
+        }
+        let is_called = |info: &SessionInfo| info.title.as_deref() == Some(meant);
+        match infos.iter().any(is_called) {
+            true => infos.retain(is_called),
+            false => infos.retain(|info| info.id.as_str().starts_with(meant)),
+        }
+        match infos.len() {
+            1 => infos.pop().ok_or_else(unknown),
+            0 => Err(unknown()),
+            _ => {
+                let sessions = infos.into_iter().map(|info| info.id).collect();
+                Err(StoreError::Ambiguous { prefix: meant.to_owned(), sessions })
+            }
         }
     }
 
@@ -102,7 +116,8 @@ impl SqliteJournal {
     }
 
     /// Makes a new session of the first `messages` messages of another one, or of all that can be read of it. Results
-    /// stay with their calls, and so it may be some fewer. The other session may be open, or damaged.
+    /// stay with their calls, and so it may be some fewer. The other session may be open, or damaged. A run that hasn't ended
+    /// is ended in the new one, so that it isn't gone on with twice.
     pub fn fork(&self, session: &SessionId, messages: Option<usize>, new: &SessionId) -> Result<Forked, StoreError> {
         let Reading { records, damage } = self.reader(session)?.read_all()?;
         let whole = records.iter().zip(0..).take_while(|(kept, seq)| kept.seq == *seq && !is_damaged(&damage, *seq));
@@ -111,7 +126,15 @@ impl SqliteJournal {
             records.truncate(cut_after(&records, messages));
         }
         let origin = Origin { session: session.clone(), records: records.len() as u64 };
+        if fold(&records).run().is_some() {
+            // That run is the other session's, and may go on there. What it has left open is settled here.
+            let reason = "the session was forked while it ran".into();
+            records.push(Record::RunEnded { outcome: Outcome::Cancelled { reason, still_running: Vec::new() } });
+        }
         self.make(new, &records, Some(&origin))?;
+        if !records.is_empty() {
+            self.set_up(new, &self.reader(session)?.setup().unwrap_or_default())?;
+        }
         Ok(Forked { session: new.clone(), records: origin.records, damage })
     }
 
@@ -165,12 +188,13 @@ fn look(place: Place, known: Option<SessionInfo>) -> SessionInfo {
     let id = place.session.clone();
     let look = || -> Result<SessionInfo, StoreError> {
         let mut reader = Reader::open_any(place)?;
-        let about = reader.about()?;
+        let (about, setup) = (reader.about()?, reader.setup()?);
         let mut info = match known {
             Some(info) if info.trouble.is_none() && info.id == about.id && reader.skip_to(info.records)? => info,
             _ => SessionInfo::new(about.id),
         };
         (info.created, info.title, info.origin) = (about.created, about.title, about.origin);
+        info.setup = setup;
         info.updated = info.updated.max(info.created);
         loop {
             let reading = reader.read(1000)?;

@@ -10,15 +10,15 @@ use terret_agent::{JournalError, SessionId};
 #[non_exhaustive]
 pub enum StoreError {
     /// There is no such session.
-    #[error("there is no session {session} in {}", folder.display())]
+    #[error("there is no session {:?} in {}", session.as_str(), folder.display())]
     Unknown {
         /// The session.
         session: SessionId,
         /// Where it would be.
         folder: PathBuf,
     },
-    /// Several sessions begin so.
-    #[error("{prefix} is the start of {} sessions ({}): say more of the one that is meant", sessions.len(), Names(sessions))]
+    /// Several sessions begin so, or are called so.
+    #[error("{prefix:?} may be {} sessions ({}): say more of the one that is meant", sessions.len(), Names(sessions))]
     Ambiguous {
         /// What was asked for.
         prefix: String,

@@ -4,6 +4,7 @@ use terret_agent::machine::Record;
 use terret_llm::{Message, Money, Usage};
 
 use crate::reader::Kept;
+use crate::setup::Setup;
 
 /// What a list of sessions shows of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,10 +20,16 @@ pub struct SessionInfo {
     pub created: i64,
     /// When it was last appended to, in Unix milliseconds.
     pub updated: i64,
+    /// What it was set up with.
+    #[serde(default)]
+    pub setup: Setup,
     /// Who replied last, as `provider/model`.
     pub model: Option<String>,
     /// How many replies it has.
     pub turns: u64,
+    /// How many messages its transcript has, and results that are not yet in it.
+    #[serde(default)]
+    pub messages: u64,
     /// How many records it has.
     pub records: u64,
     /// The tokens of all its model calls, also of failed ones.
@@ -54,8 +61,10 @@ impl SessionInfo {
             first_prompt: None,
             created: 0,
             updated: 0,
+            setup: Setup::default(),
             model: None,
             turns: 0,
+            messages: 0,
             records: 0,
             usage: Usage::default(),
             cost: Money::ZERO,
@@ -76,15 +85,18 @@ impl SessionInfo {
                 }
             }
             Record::Queued { message, .. } => self.said(message),
+            Record::Delivered { ids } => self.messages += ids.len() as u64,
+            Record::CallClosed { .. } => self.messages += 1,
             Record::ReplyAccepted { message, cost } => {
                 self.turns += 1;
+                self.messages += 1;
                 self.cost += *cost;
                 if let Message::Assistant(reply) = &**message {
                     self.usage += reply.usage;
                     self.model = Some(format!("{}/{}", reply.provider, reply.model));
                 }
             }
-            Record::AttemptFailed { usage, cost, .. } => {
+            Record::AttemptFailed { usage, cost, .. } | Record::Compacted { usage, cost, .. } => {
                 self.usage += *usage;
                 self.cost += *cost;
             }

@@ -53,6 +53,18 @@ impl SqliteJournal {
         Reader::open(&self.root, session)
     }
 
+    /// Waits until what was given to the session's thread is done, also that it closes its files after the session was
+    /// dropped. Blocks, for at most so long; for a program that is about to end.
+    pub fn flush(&self, session: &SessionId, most: Duration) {
+        let (done, result) = std::sync::mpsc::channel();
+        let job = move |_: &mut Sessions| {
+            // Nobody waits any more.
+            let _ = done.send(());
+        };
+        self.writers.send(session, Box::new(job));
+        let _ = result.recv_timeout(most);
+    }
+
     /// Takes a session from an owner whose lease has not run out. Its next append is refused, so that it starts nothing
     /// further. To be done only on a person's word.
     pub async fn take_over(&self, session: &SessionId) -> Result<Ownership, StoreError> {

@@ -13,6 +13,7 @@ use terret_llm::{AssistantMessage, Content, Message, Money, StopReason, ToolCall
 
 use crate::error::StoreError;
 use crate::journal::SqliteJournal;
+use crate::setup::Setup;
 
 /// What became of a file of pi.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +30,7 @@ impl SqliteJournal {
     /// Makes a session of a file of pi: of the branch that its last line is on, and after a compaction of the summary and
     /// what was kept. A line that can't be read costs that line only.
     pub fn import_pi(&self, file: impl BufRead, new: &SessionId) -> Result<Imported, StoreError> {
-        let Tree { nodes, mut left_out } = Tree::read(file)?;
+        let Tree { nodes, folder, mut left_out } = Tree::read(file)?;
         let title =
             nodes.iter().rev().find_map(|node| (node.line.kind == "session_info").then(|| node.line.name.clone()));
         let mut history = History::default();
@@ -42,6 +43,9 @@ impl SqliteJournal {
         }
         history.finish();
         self.make(new, &history.records, None)?;
+        if !history.records.is_empty() {
+            self.set_up(new, &Setup { folder, ..Setup::default() })?;
+        }
         if let Some(title) = title.flatten()
             && !history.records.is_empty()
         {
@@ -54,6 +58,8 @@ impl SqliteJournal {
 /// The entries of a file, each with the one that it follows.
 struct Tree {
     nodes: Vec<Node>,
+    /// Where the tools worked.
+    folder: Option<String>,
     left_out: Vec<String>,
 }
 
@@ -76,11 +82,12 @@ struct Line {
     first_kept_entry_id: Option<String>,
     content: Option<Box<RawValue>>,
     name: Option<String>,
+    cwd: Option<String>,
 }
 
 impl Tree {
     fn read(file: impl BufRead) -> Result<Self, StoreError> {
-        let (mut tree, mut by_id) = (Self { nodes: Vec::new(), left_out: Vec::new() }, HashMap::new());
+        let (mut tree, mut by_id) = (Self { nodes: Vec::new(), folder: None, left_out: Vec::new() }, HashMap::new());
         for (line, number) in file.split(b'\n').zip(1..) {
             let line = line.map_err(|error| StoreError::io("the file to import", error))?;
             let line = String::from_utf8_lossy(&line);
@@ -89,7 +96,7 @@ impl Tree {
             }
             let read = serde_json::from_str::<Line>(&line).map_err(|error| error.to_string());
             if number == 1 {
-                check_header(read)?;
+                tree.folder = check_header(read)?;
                 continue;
             }
             let line = match read {
@@ -119,7 +126,7 @@ impl Tree {
     }
 }
 
-fn check_header(line: Result<Line, String>) -> Result<(), StoreError> {
+fn check_header(line: Result<Line, String>) -> Result<Option<String>, StoreError> {
     match line {
         Ok(header) if header.kind != "session" => {
             Err(StoreError::NotPi(format!("the first line is of type {:?}, not \"session\"", header.kind)))
@@ -127,7 +134,7 @@ fn check_header(line: Result<Line, String>) -> Result<(), StoreError> {
         Ok(Line { version: Some(version), .. }) if version > 3 => {
             Err(StoreError::NotPi(format!("it is of version {version}, and 3 is the newest that is known here")))
         }
-        Ok(_) => Ok(()),
+        Ok(header) => Ok(header.cwd),
         Err(error) => Err(StoreError::NotPi(format!("the first line can't be read: {error}"))),
     }
 }

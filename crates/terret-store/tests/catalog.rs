@@ -83,18 +83,25 @@ async fn the_index_may_be_lost_damaged_or_stale() {
 }
 
 #[tokio::test]
-async fn a_session_is_found_by_the_start_of_its_name() {
+async fn a_session_is_found_by_its_name_its_title_and_the_start_of_its_name() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["abcd-1", "abcd-2", "abcd-2-and-more", "other"] {
         talk(&folder, name, "?").await;
     }
     let journal = SqliteJournal::new(folder.path());
-    assert_eq!(journal.find("o").unwrap(), id("other"));
-    assert_eq!(journal.find("abcd-2").unwrap(), id("abcd-2"), "a whole name is no prefix");
-    assert!(matches!(journal.find("x"), Err(StoreError::Unknown { .. })));
+    assert_eq!(journal.find("o").unwrap().id, id("other"));
+    assert_eq!(journal.find("abcd-2").unwrap().id, id("abcd-2"), "a whole name is no prefix");
+    journal.rename(&id("abcd-1"), Some("other")).unwrap();
+    assert_eq!(journal.find("other").unwrap().id, id("other"), "a name goes before a title");
+    journal.rename(&id("abcd-1"), Some("abcd")).unwrap();
+    assert_eq!(journal.find("abcd").unwrap().id, id("abcd-1"), "a title goes before the start of a name");
+    journal.rename(&id("abcd-1"), None).unwrap();
+    for nobody in ["x", ""] {
+        assert!(matches!(journal.find(nobody), Err(StoreError::Unknown { .. })));
+    }
     let ambiguous = journal.find("abcd").unwrap_err();
     assert!(matches!(&ambiguous, StoreError::Ambiguous { sessions, .. } if sessions.len() == 3));
-    assert!(ambiguous.to_string().contains("abcd is the start of 3 sessions"), "{ambiguous}");
+    assert!(ambiguous.to_string().contains("\"abcd\" may be 3 sessions"), "{ambiguous}");
 }
 
 #[tokio::test]

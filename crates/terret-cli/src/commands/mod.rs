@@ -1,3 +1,4 @@
 pub(crate) mod demo;
 pub(crate) mod run;
+pub(crate) mod sessions;
 pub(crate) mod wire;

@@ -10,18 +10,34 @@ use std::time::{Duration, Instant};
 use terret::agent::machine::{Limits, Verdict};
 use terret::agent::{Agent, EffectClass, Event, Run, SharedTool};
 use terret::llm::{Options, ToolCall};
+use terret::store::Setup;
 use terret::tools::{BashOptions, Workspace, workspace_tools};
 
-use crate::cli::{PermissionMode, RunArgs};
+use crate::cli::{OutputFormat, PermissionMode, RunArgs};
 use crate::exit::{Exit, Problem};
-use crate::model::{self, Chosen};
+use crate::model;
 use crate::output::{self, Output, Start, complain};
+use crate::session::{self, Chosen, Opened};
 use crate::signals::Signals;
 
-pub(crate) fn run(args: RunArgs) -> ExitCode {
+pub(crate) fn run(mut args: RunArgs) -> ExitCode {
     let format = args.format();
-    let exit = block_on(async move |signals| {
-        let Prepared { agent, folder } = prepare(&args)?;
+    let exit = session::choose(&mut args).and_then(|chosen| {
+        let exit = block_on(async |signals| run_in(&chosen, &args, signals).await);
+        chosen.close();
+        exit
+    });
+    exit.unwrap_or_else(|problem| {
+        output::fail_to_start(format, &problem);
+        problem.exit
+    })
+    .into()
+}
+
+async fn run_in(chosen: &Chosen, args: &RunArgs, signals: Signals) -> Result<Exit, Problem> {
+    let Prepared { agent, folder, setup } = prepare(args, &chosen.setup())?;
+    let opened = chosen.open(&agent, &setup).await?;
+    let asked = async {
         // Last, because it may have to be waited for.
         let prompt = tokio::select! {
             biased;
@@ -31,15 +47,42 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
             }
             prompt = prompt(args.prompt.as_deref()) => prompt?,
         };
-        let session = agent.session();
-        let start = Start::new(&agent, session.id(), &folder);
-        Ok(follow(session.prompt(prompt), output::to(format, &start), signals).await)
-    });
-    exit.unwrap_or_else(|problem| {
-        output::fail_to_start(format, &problem);
-        problem.exit
-    })
-    .into()
+        match prompt.is_none() && opened.interrupted.is_none() && !opened.unanswered {
+            true if opened.messages > 0 => Err(nothing_to_finish()),
+            true => Err(no_prompt()),
+            false => Ok(prompt),
+        }
+    };
+    let prompt = match asked.await {
+        Ok(prompt) => prompt,
+        Err(problem) => {
+            chosen.abandon(opened);
+            return Err(problem);
+        }
+    };
+    let start = Start::new(&agent, &opened, &folder);
+    if args.format() == OutputFormat::Text && opened.messages > 0 {
+        tell_of(&opened, args, &folder);
+    }
+    let run = match prompt {
+        Some(prompt) => opened.session.prompt(prompt),
+        None => opened.session.go_on(),
+    };
+    drop(opened);
+    Ok(follow(run, output::to(args.format(), &start), signals).await)
+}
+
+/// Says what is gone on with, before anything happens.
+fn tell_of(opened: &Opened, args: &RunArgs, folder: &Path) {
+    let messages = if opened.messages == 1 { "1 message" } else { &format!("{} messages", opened.messages) };
+    let mut note = format!("session {}, {messages}", opened.session.id());
+    if opened.interrupted.is_some() {
+        note += ", its last run was interrupted and goes on";
+    }
+    if args.cd.is_none() && Path::new(".").canonicalize().is_ok_and(|here| here != folder) {
+        note += &format!("; working in its folder {} (-C . works in this one)", folder.display());
+    }
+    output::note(&note);
 }
 
 /// Runs a program that hears signals.
@@ -94,14 +137,18 @@ pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>, signa
 struct Prepared {
     agent: Agent,
     folder: PathBuf,
+    /// What a later run that goes on with the session needs again.
+    setup: Setup,
 }
 
-fn prepare(args: &RunArgs) -> Result<Prepared, Problem> {
-    let folder = folder(args.cd.as_deref())?;
-    if args.prompt.is_none() && io::stdin().is_terminal() {
+fn prepare(args: &RunArgs, session: &Setup) -> Result<Prepared, Problem> {
+    let folder = folder(args.cd.as_deref(), session.folder.as_deref())?;
+    if args.prompt.is_none() && io::stdin().is_terminal() && !args.session.goes_on() {
         return Err(no_prompt());
     }
-    let Chosen { model, effort } = model::choose(args)?;
+    let asked = model::asked(args, session);
+    let model::Chosen { model, effort } = model::choose(&asked)?;
+    let setup = Setup { folder: Some(folder.display().to_string()), ..model::without_secrets(&asked) };
     let workspace = Workspace::new(&folder)
         .map_err(|error| Problem::usage(format!("can't work in {}: {error}", folder.display())))?;
     let tools = pick(workspace_tools(&workspace, BashOptions::default()), args.tools.as_deref())?;
@@ -128,12 +175,15 @@ fn prepare(args: &RunArgs) -> Result<Prepared, Problem> {
         agent = agent.gate(move |call: &ToolCall, _: &serde_json::Value| only_reading(&tools, call));
     }
     let agent = agent.build().map_err(|error| Problem::usage(error.to_string()))?;
-    Ok(Prepared { agent, folder })
+    Ok(Prepared { agent, folder, setup })
 }
 
-fn folder(cd: Option<&Path>) -> Result<PathBuf, Problem> {
-    let folder = cd.unwrap_or(Path::new("."));
-    let problem = |error: io::Error| Problem::usage(format!("can't work in {}: {error}", folder.display()));
+/// Where to work: where the command line says, else where the session did, else here.
+fn folder(cd: Option<&Path>, session: Option<&str>) -> Result<PathBuf, Problem> {
+    let folder = cd.or(session.map(Path::new)).unwrap_or(Path::new("."));
+    let hint =
+        if cd.is_none() && session.is_some() { " (the session's folder; -C DIR works in another one)" } else { "" };
+    let problem = |error: io::Error| Problem::usage(format!("can't work in {}{hint}: {error}", folder.display()));
     let folder = folder.canonicalize().map_err(problem)?;
     if !folder.is_dir() {
         return Err(Problem::usage(format!("can't work in {}: it is not a folder", folder.display())));
@@ -142,15 +192,21 @@ fn folder(cd: Option<&Path>) -> Result<PathBuf, Problem> {
 }
 
 /// The prompt, with standard input behind it when that is a pipe or a file.
-async fn prompt(given: Option<&str>) -> Result<String, Problem> {
+async fn prompt(given: Option<&str>) -> Result<Option<String>, Problem> {
     let piped = if io::stdin().is_terminal() { Vec::new() } else { read_stdin().await? };
     let piped = String::from_utf8_lossy(&piped);
-    match (given.map(str::trim).unwrap_or_default(), piped.trim()) {
-        ("", "") => Err(no_prompt()),
-        (prompt, "") => Ok(prompt.to_owned()),
-        ("", piped) => Ok(piped.to_owned()),
-        (prompt, piped) => Ok(format!("{prompt}\n\n{piped}")),
-    }
+    Ok(match (given.map(str::trim).unwrap_or_default(), piped.trim()) {
+        ("", "") => None,
+        (prompt, "") => Some(prompt.to_owned()),
+        ("", piped) => Some(piped.to_owned()),
+        (prompt, piped) => Some(format!("{prompt}\n\n{piped}")),
+    })
+}
+
+fn nothing_to_finish() -> Problem {
+    Problem::usage(
+        "no prompt, and the session has no run to finish: say what to do next, as in terret -c \"now test it\"",
+    )
 }
 
 fn no_prompt() -> Problem {

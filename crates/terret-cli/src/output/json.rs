@@ -26,6 +26,7 @@ pub(crate) struct Json {
 pub(crate) struct StreamJson {
     start: Start,
     last: LastReply,
+    begun: bool,
 }
 
 impl Json {
@@ -47,21 +48,34 @@ impl Output for Json {
 
 impl StreamJson {
     pub(crate) fn new(start: &Start) -> Self {
-        Self { start: start.clone(), last: LastReply::default() }
+        Self { start: start.clone(), last: LastReply::default(), begun: false }
+    }
+
+    /// Tells of a run that goes on where it was interrupted. It began in another process.
+    fn resume(&mut self) -> io::Result<()> {
+        match &self.start.interrupted {
+            Some(run) if !std::mem::replace(&mut self.begun, true) => self.run_start(run, true),
+            _ => Ok(()),
+        }
+    }
+
+    fn run_start(&self, run_id: &str, resumed: bool) -> io::Result<()> {
+        let Start { session, model, folder, tools, .. } = &self.start;
+        print(&Line::RunStart { session_id: session, run_id, model, cwd: folder, tools, resumed })
     }
 }
 
 impl Output for StreamJson {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.last.see(event);
+        if !matches!(event, Event::RunStarted { .. }) {
+            self.resume()?;
+        }
         match event {
-            Event::RunStarted { run } => print(&Line::RunStart {
-                session_id: &self.start.session,
-                run_id: &run.0,
-                model: &self.start.model,
-                cwd: &self.start.folder,
-                tools: &self.start.tools,
-            }),
+            Event::RunStarted { run } => {
+                self.begun = true;
+                self.run_start(&run.0, false)
+            }
             Event::ModelCalled { epoch } => print(&Line::ModelStart { epoch: *epoch }),
             Event::Delta { epoch, event } => print(&Line::Delta { epoch: *epoch, event }),
             Event::Lagged => print(&Line::Lagged),
@@ -96,6 +110,7 @@ impl Output for StreamJson {
     }
 
     fn ended(&mut self, report: &Report, took: Duration) -> io::Result<()> {
+        self.resume()?;
         print(&Line::Result(Box::new(ResultLine::of(report, &self.start, &self.last, took))))
     }
 }
@@ -133,6 +148,8 @@ enum Line<'a> {
         model: &'a str,
         cwd: &'a str,
         tools: &'a [String],
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        resumed: bool,
     },
     ModelStart {
         epoch: Epoch,
@@ -312,11 +329,17 @@ fn kind_of(budget: Budget) -> &'static str {
     }
 }
 
+/// A message of a session, as a run would have told it.
+pub(crate) fn print_message(message: &Message) -> io::Result<()> {
+    print(&Line::Message { message })
+}
+
 /// The result line of a run that was never started.
 pub(crate) fn failed_start(problem: &Problem) -> String {
     let (outcome, kind) = match problem.exit {
         Exit::Usage => ("failed", "usage"),
         Exit::Authentication => ("failed", "auth"),
+        Exit::Configuration => ("failed", "configuration"),
         Exit::Interrupted | Exit::Terminated => ("cancelled", "cancelled"),
         Exit::OutOfBudget => ("outOfBudget", "time"),
         _ => ("failed", "start"),
@@ -326,7 +349,11 @@ pub(crate) fn failed_start(problem: &Problem) -> String {
         exit_code: problem.exit.code(),
         text: None,
         stop_reason: None,
-        error: Some(ErrorLine { kind: kind.into(), message: problem.message.clone(), more: None }),
+        error: Some(ErrorLine {
+            kind: problem.kind.unwrap_or(kind).into(),
+            message: problem.message.clone(),
+            more: None,
+        }),
         session_id: None,
         model: None,
         model_calls: 0,
@@ -341,7 +368,10 @@ pub(crate) fn failed_start(problem: &Problem) -> String {
 }
 
 fn print(line: &Line<'_>) -> io::Result<()> {
-    let line = to_line(line)?;
+    print_line(&to_line(line)?)
+}
+
+fn print_line(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(line.as_bytes())?;
     out.write_all(b"\n")?;

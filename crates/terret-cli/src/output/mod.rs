@@ -2,20 +2,24 @@
 
 mod clean;
 mod json;
+mod table;
 mod text;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-use terret::agent::{Agent, Event, Report, SessionId};
+use terret::agent::{Agent, Event, Report};
 use terret::llm::ModelSpec;
 
 pub(crate) use clean::{clean, clean_json};
+pub(crate) use json::print_message;
+pub(crate) use table::{Table, ago, cost, cut, line, shortened_folder};
 pub(crate) use text::{Progress, summary};
 
 use crate::cli::OutputFormat;
 use crate::exit::Problem;
+use crate::session::Opened;
 
 /// Tells of a run as it goes. An error means that nobody can be told any more.
 pub(crate) trait Output {
@@ -29,6 +33,10 @@ pub(crate) trait Output {
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     pub(crate) session: String,
+    /// Whether a later run can go on with the session.
+    pub(crate) kept: bool,
+    /// The run that goes on, if one was interrupted.
+    pub(crate) interrupted: Option<String>,
     pub(crate) model: String,
     pub(crate) folder: String,
     pub(crate) tools: Vec<String>,
@@ -37,10 +45,12 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    pub(crate) fn new(agent: &Agent, session: &SessionId, folder: &Path) -> Self {
+    pub(crate) fn new(agent: &Agent, opened: &Opened, folder: &Path) -> Self {
         let spec: &ModelSpec = agent.model().spec();
         Self {
-            session: session.to_string(),
+            session: opened.session.id().to_string(),
+            kept: opened.kept,
+            interrupted: opened.interrupted.as_ref().map(|run| run.0.clone()),
             model: format!("{}/{}", spec.provider, spec.id),
             folder: folder.display().to_string(),
             tools: agent.tools().specs().iter().map(|spec| spec.name.clone()).collect(),
@@ -69,6 +79,19 @@ pub(crate) fn fail_to_start(format: OutputFormat, problem: &Problem) {
 pub(crate) fn print_failed_start(problem: &Problem) {
     // Nothing can be told when even printing fails.
     let _ = writeln!(io::stdout(), "{}", json::failed_start(problem));
+}
+
+/// How wide the terminal is that people read, if there is one.
+pub(crate) fn width() -> Option<usize> {
+    terminal_size::terminal_size().map(|(width, _)| width.0.into())
+}
+
+/// Something to know that is no trouble, on standard error.
+pub(crate) fn note(message: &str) {
+    let style = anstyle::Style::new().dimmed();
+    let message = if io::stderr().is_terminal() { clean(message) } else { message.into() };
+    // Nothing can be told when even printing fails.
+    let _ = writeln!(anstream::stderr(), "{style}{message}{style:#}");
 }
 
 /// One clear message on standard error.

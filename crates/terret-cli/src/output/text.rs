@@ -15,6 +15,8 @@ use super::{Output, Start, clean, complain};
 pub(crate) struct Text {
     progress: Progress,
     priced: bool,
+    /// The session, if a later run can go on with it.
+    session: Option<String>,
     stop_reason: Option<StopReason>,
 }
 
@@ -23,7 +25,8 @@ impl Text {
         // Where both streams go to the same terminal, the reply can be shown as it comes.
         let live = io::stdout().is_terminal() && io::stderr().is_terminal();
         let progress = Progress::new(Box::new(anstream::stderr()), live);
-        Self { progress, priced: start.priced, stop_reason: None }
+        let session = start.kept.then(|| start.session.clone());
+        Self { progress, priced: start.priced, session, stop_reason: None }
     }
 }
 
@@ -57,7 +60,11 @@ impl Output for Text {
             Outcome::Failed { failure: Failure::Model(error) } => complain(&error.to_string()),
             outcome => complain(&outcome.to_string()),
         }
-        let summed_up = writeln!(self.progress.out, "{DIM}{}{DIM:#}", summary(report, took, self.priced));
+        let mut summary = summary(report, took, self.priced);
+        if let Some(session) = &self.session {
+            summary += &format!(" · session {}", clean(session));
+        }
+        let summed_up = writeln!(self.progress.out, "{DIM}{summary}{DIM:#}");
         if self.progress.live { shown.and(summed_up) } else { Ok(()) }
     }
 }

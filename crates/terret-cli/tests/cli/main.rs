@@ -4,13 +4,16 @@
 
 mod command_line;
 mod corpus;
+mod crash;
 mod demo;
 mod output;
 mod recorded;
+mod resume;
 mod runs;
 mod schema;
 mod server;
 mod servers;
+mod sessions;
 mod signals;
 mod terminal;
 mod terret;

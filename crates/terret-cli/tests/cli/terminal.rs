@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
@@ -77,7 +78,7 @@ fn hostile_run() -> Vec<Value> {
     vec![calls, json!({"text": format!("answer {LIVE}"), "chunk": 1})]
 }
 
-fn hostile(args: &[&str]) -> (Command, tempfile::TempDir) {
+fn hostile(args: &[&str]) -> (Command, Arc<tempfile::TempDir>) {
     Terret::scripted(hostile_run())
         .file("hostile.txt", format!("file {LIVE}\n"))
         .file(&format!("name{LIVE}").replace('/', ""), "")
@@ -166,4 +167,70 @@ fn the_demo_in_colour_is_the_demo() {
     let shown = terminal.shows(command);
     assert!(shown.contains("\u{1b}[1mterret demo\u{1b}[0m"), "{shown}");
     assert!(without_own_styles(&shown).contains("The tests pass now."));
+}
+
+#[test]
+fn a_session_on_a_terminal_is_text_only() {
+    let mut run = hostile_run();
+    run.insert(
+        0,
+        json!({"content": [{"type": "toolCall", "id": "c0", "name": "bash", "arguments": {"command": "true"}}]}),
+    );
+    let ran = Terret::new()
+        .script(run)
+        .args(["-p", &format!("prompt {LIVE}").replace('\0', "")])
+        .args(["--session-id", "hostile", "--json"])
+        .run();
+    ran.then().args(["sessions", "rename", "hostile", &format!("name {LIVE}")]).run().exits(0);
+    for args in [
+        &["list"][..],
+        &["show", "hostile"],
+        &["search", "prompt"],
+        &["check"],
+        &["list", "--json"],
+        &["show", "hostile", "--json"],
+    ] {
+        let terminal = Terminal::open();
+        let (mut command, _world) = ran.then().args(["sessions"]).args(args).into_command();
+        command.stdin(Stdio::null()).stdout(terminal.stdio()).stderr(terminal.stdio());
+        let shown = without_own_styles(&terminal.shows(command));
+        assert!(!shown.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_session_is_chosen_from_a_list_on_a_terminal() {
+    let ran =
+        Terret::new().script([json!({"text": "One."})]).args(["-p", "First.", "--session-id", "first"]).run().exits(0);
+    ran.then().script([json!({"text": "Two."})]).args(["-p", "Second.", "--session-id", "second"]).run().exits(0);
+    for (typed, session) in [("\n", Some("second")), ("7\n", None), ("\u{4}", None), ("2\n", Some("first"))] {
+        let terminal = Terminal::open();
+        let (mut command, _world) = ran.then().script([json!({"text": "On."})]).args(["-r", "-p", "x"]).into_command();
+        command.stdin(terminal.stdio()).stdout(terminal.stdio()).stderr(terminal.stdio());
+        rustix::io::write(&terminal.outside, typed.as_bytes()).unwrap();
+        let shown = without_own_styles(&terminal.shows(command));
+        assert!(
+            shown.contains("1.  second") && shown.contains("2.  first") && shown.contains("Which one? [1]"),
+            "{shown}"
+        );
+        match session {
+            Some(session) => assert!(shown.contains(&format!("· session {session}\n")), "{shown}"),
+            None => assert!(shown.contains("that is none of them"), "{shown}"),
+        }
+    }
+}
+
+#[test]
+fn a_session_is_deleted_if_somebody_says_so_on_a_terminal() {
+    let ran =
+        Terret::new().script([json!({"text": "One."})]).args(["-p", "First.", "--session-id", "first"]).run().exits(0);
+    for (typed, left) in [("n\n", 1), ("\n", 1), ("y\n", 0)] {
+        let terminal = Terminal::open();
+        let (mut command, _world) = ran.then().args(["sessions", "delete", "first"]).into_command();
+        command.stdin(terminal.stdio()).stdout(terminal.stdio()).stderr(terminal.stdio());
+        rustix::io::write(&terminal.outside, typed.as_bytes()).unwrap();
+        let shown = without_own_styles(&terminal.shows(command));
+        assert!(shown.contains("first  First. (2 messages)") && shown.contains("Delete for good? [y/N]"), "{shown}");
+        assert_eq!(ran.sessions().list().unwrap().len(), left);
+    }
 }

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use terret::agent::SessionId;
+use terret::store::SqliteJournal;
 
 use crate::schema;
 
@@ -20,7 +22,7 @@ use crate::schema;
 ///
 /// The project is the current folder. Nothing of the environment gets through but the search path.
 pub(crate) struct Terret {
-    world: TempDir,
+    world: Arc<TempDir>,
     command: Command,
     stdin: Vec<u8>,
     stdin_stays_open: bool,
@@ -29,10 +31,15 @@ pub(crate) struct Terret {
 impl Terret {
     pub(crate) fn new() -> Self {
         let world = tempfile::Builder::new().prefix("terret-cli-test-").tempdir().unwrap();
-        let at = |name: &str| world.path().canonicalize().unwrap().join(name);
         for folder in ["home", "project", "tmp"] {
-            fs::create_dir(at(folder)).unwrap();
+            fs::create_dir(world.path().join(folder)).unwrap();
         }
+        Self::of(Arc::new(world))
+    }
+
+    /// A further command line in a world that is there.
+    fn of(world: Arc<TempDir>) -> Self {
+        let at = |name: &str| world.path().canonicalize().unwrap().join(name);
         let mut command = Command::new(env!("CARGO_BIN_EXE_terret"));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
         command.env("HOME", at("home")).env("TMPDIR", at("tmp")).current_dir(at("project"));
@@ -73,6 +80,14 @@ impl Terret {
         self
     }
 
+    /// The current folder, by its path in the project.
+    pub(crate) fn within(mut self, folder: &str) -> Self {
+        let folder = self.path(folder);
+        fs::create_dir_all(&folder).unwrap();
+        self.command.current_dir(folder);
+        self
+    }
+
     pub(crate) fn stdin(mut self, text: impl Into<Vec<u8>>) -> Self {
         self.stdin = text.into();
         self
@@ -106,7 +121,7 @@ impl Terret {
     }
 
     /// Hands the bare command over, for other ways to start it, with the world that it needs.
-    pub(crate) fn into_command(self) -> (Command, TempDir) {
+    pub(crate) fn into_command(self) -> (Command, Arc<TempDir>) {
         (self.command, self.world)
     }
 }
@@ -116,7 +131,7 @@ pub(crate) struct Running {
     child: Child,
     stdout: Collector,
     stderr: Collector,
-    world: TempDir,
+    world: Arc<TempDir>,
     _stdin: Option<ChildStdin>,
 }
 
@@ -131,6 +146,23 @@ impl Running {
         eventually(|| fs::read_to_string(&path).ok()?.strip_suffix('\n').map(str::to_owned))
     }
 
+    /// A further command line in the same world, at the same time.
+    pub(crate) fn beside(&self) -> Terret {
+        Terret::of(self.world.clone())
+    }
+
+    /// What it has printed so far.
+    pub(crate) fn printed(&self) -> String {
+        String::from_utf8_lossy(&self.stdout.so_far.lock().unwrap()).into_owned()
+    }
+
+    /// Ends it as a crash would, and hands over what it has done.
+    pub(crate) fn kill(mut self) -> Killed {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        Killed { stdout: self.stdout.text(), world: self.world }
+    }
+
     /// Waits until the program has said this.
     pub(crate) fn says(&self, text: &str) {
         eventually(|| (self.stdout.holds(text) || self.stderr.holds(text)).then_some(()));
@@ -142,19 +174,42 @@ impl Running {
     }
 }
 
+/// What a program that was killed has left.
+pub(crate) struct Killed {
+    pub(crate) stdout: String,
+    world: Arc<TempDir>,
+}
+
+impl Killed {
+    /// A further command line in the same world.
+    pub(crate) fn then(&self) -> Terret {
+        Terret::of(self.world.clone())
+    }
+
+    /// A path in the project.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        project(&self.world).join(path)
+    }
+
+    pub(crate) fn sessions(&self) -> SqliteJournal {
+        sessions(&self.world)
+    }
+}
+
 /// What the program did.
 pub(crate) struct Ran {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     status: ExitStatus,
-    world: TempDir,
+    world: Arc<TempDir>,
 }
 
 impl Ran {
-    /// JSON output is checked against the schema, wherever there is any.
-    fn new(status: ExitStatus, stdout: String, stderr: String, world: TempDir) -> Self {
+    /// JSON output of a run is checked against the schema, wherever there is any. (That of a session that is shown begins with
+    /// a message.)
+    fn new(status: ExitStatus, stdout: String, stderr: String, world: Arc<TempDir>) -> Self {
         let ran = Self { stdout, stderr, status, world };
-        if ran.stdout.starts_with(r#"{"v":"#) {
+        if ran.stdout.starts_with(r#"{"v":"#) && !ran.stdout.starts_with(r#"{"v":1,"type":"message""#) {
             schema::check(&ran.stdout);
             assert_eq!(ran.result()["type"], "result", "{}", ran.stdout);
             assert_eq!(ran.result()["exitCode"], ran.code(), "{}", ran.stdout);
@@ -206,6 +261,26 @@ impl Ran {
         project(&self.world).join(path)
     }
 
+    /// A further command line in the same world.
+    pub(crate) fn then(&self) -> Terret {
+        Terret::of(self.world.clone())
+    }
+
+    /// The sessions, as a program that isn't terret reads them.
+    pub(crate) fn sessions(&self) -> SqliteJournal {
+        sessions(&self.world)
+    }
+
+    /// The session of a run with JSON output.
+    pub(crate) fn session(&self) -> SessionId {
+        SessionId::from(self.result()["sessionId"].as_str().unwrap().to_owned())
+    }
+
+    /// A path in the home folder.
+    pub(crate) fn home(&self, path: &str) -> PathBuf {
+        self.world.path().join("home").join(path)
+    }
+
     /// What is left in the temporary folder.
     pub(crate) fn left_behind(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.world.path().join("tmp")).unwrap();
@@ -229,6 +304,10 @@ pub(crate) fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
             None => std::thread::sleep(Duration::from_millis(5)),
         }
     }
+}
+
+fn sessions(world: &TempDir) -> SqliteJournal {
+    SqliteJournal::new(world.path().join("home/.state/terret/sessions"))
 }
 
 fn project(world: &TempDir) -> PathBuf {

@@ -1,0 +1,48 @@
+//! `terret sessions delete`
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+use clap::Args;
+use terret::store::SqliteJournal;
+
+use super::{find, name_of};
+use crate::exit::{Exit, Problem};
+use crate::output;
+use crate::session;
+
+#[derive(Args)]
+pub(crate) struct Delete {
+    /// The sessions: IDs, starts of them, or names
+    #[arg(value_name = "ID", required = true)]
+    sessions: Vec<String>,
+    /// Don't ask
+    #[arg(short, long)]
+    yes: bool,
+}
+
+pub(super) fn run(journal: &SqliteJournal, args: &Delete) -> Result<Exit, Problem> {
+    // All of them are known before the first one is gone.
+    let infos = args.sessions.iter().map(|session| find(journal, session)).collect::<Result<Vec<_>, _>>()?;
+    if !args.yes {
+        if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+            return Err(Problem::usage("nobody can be asked here whether to delete for good: say --yes"));
+        }
+        for info in &infos {
+            let id = output::line(info.id.as_str());
+            output::note(&format!("{id}  {} ({} messages)", name_of(info), info.messages));
+        }
+        let asked = (|| {
+            write!(io::stderr(), "Delete for good? [y/N] ")?;
+            let mut answer = String::new();
+            io::stdin().lock().read_line(&mut answer).map(|_| answer)
+        })();
+        let answer = asked.map_err(|error| Problem::new(Exit::RunFailed, error.to_string()))?;
+        if !matches!(answer.trim(), "y" | "Y" | "yes") {
+            return Err(Problem::new(Exit::RunFailed, "nothing was deleted"));
+        }
+    }
+    for info in &infos {
+        journal.delete(&info.id).map_err(|error| session::failed(&error))?;
+    }
+    Ok(Exit::Completed)
+}

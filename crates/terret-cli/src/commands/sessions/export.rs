@@ -1,0 +1,98 @@
+//! `terret sessions export`
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use terret::store::{Damage, SessionInfo, SqliteJournal, StoreError};
+
+use super::{find, unwritable};
+use crate::exit::{Exit, Problem};
+use crate::output;
+use crate::session;
+
+#[derive(Args)]
+pub(crate) struct Export {
+    /// The session: its ID, the start of it, or its name
+    #[arg(value_name = "ID")]
+    session: String,
+    /// What to write; what the end of the file's name says without this, else jsonl
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// The file, which is written anew; standard output without this
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A session file of pi, version 3
+    Jsonl,
+    /// Markdown
+    #[value(alias = "markdown")]
+    Md,
+    /// A page that stands for itself
+    Html,
+}
+
+/// Exits with 1 if a part of the session can't be read. The rest is written all the same.
+pub(super) fn run(journal: &SqliteJournal, args: &Export) -> Result<Exit, Problem> {
+    let info = find(journal, &args.session)?;
+    let end = args.output.as_ref().and_then(|file| file.extension()?.to_str());
+    let format = args.format.unwrap_or(match end {
+        Some("html" | "htm") => Format::Html,
+        Some("md" | "markdown") => Format::Md,
+        _ => Format::Jsonl,
+    });
+    let damage = match &args.output {
+        None => {
+            let mut out = BufWriter::new(io::stdout().lock());
+            let damage = write(journal, &info, format, &mut out).map_err(unwritten)?;
+            out.flush().map_err(unwritable)?;
+            damage
+        }
+        Some(path) => {
+            let problem = |error: io::Error| Problem::new(Exit::RunFailed, format!("{}: {error}", path.display()));
+            // Beside it, so that there is the old file or the new one, and never a half.
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let mut beside = tempfile::Builder::new();
+            // As any new file, and not for its user only.
+            #[cfg(unix)]
+            beside.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+            let file = beside.tempfile_in(folder.unwrap_or_else(|| ".".as_ref())).map_err(problem)?;
+            let mut out = BufWriter::new(file);
+            let damage = write(journal, &info, format, &mut out).map_err(unwritten)?;
+            let file = out.into_inner().map_err(|error| problem(error.into_error()))?;
+            file.persist(path).map_err(|error| problem(error.error))?;
+            damage
+        }
+    };
+    for damage in &damage {
+        output::complain(&format!("{damage}; the rest was written"));
+    }
+    Ok(if damage.is_empty() { Exit::Completed } else { Exit::RunFailed })
+}
+
+fn write(
+    journal: &SqliteJournal,
+    info: &SessionInfo,
+    format: Format,
+    out: &mut impl Write,
+) -> Result<Vec<Damage>, StoreError> {
+    match format {
+        Format::Jsonl => journal.export_pi(&info.id, info.setup.folder.as_deref().unwrap_or_default(), out),
+        Format::Md => journal.export_markdown(&info.id, out),
+        Format::Html => journal.export_html(&info.id, out),
+    }
+}
+
+/// What it means that a session could not be written out.
+fn unwritten(error: StoreError) -> Problem {
+    match error {
+        StoreError::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => unwritable(source),
+        StoreError::Unwritable(error) if error.io_error_kind() == Some(io::ErrorKind::BrokenPipe) => {
+            unwritable(error.into())
+        }
+        error => session::failed(&error),
+    }
+}

@@ -1,0 +1,99 @@
+//! `terret sessions`: what people do with sessions besides running them.
+
+mod check;
+mod delete;
+mod export;
+mod import;
+mod list;
+mod rename;
+mod search;
+mod show;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde::Serialize;
+use terret::store::{SessionInfo, SqliteJournal, StoreError};
+
+use crate::exit::{Exit, Problem};
+use crate::output::{self, clean_json};
+use crate::places;
+use crate::session;
+
+/// Look at the sessions that are kept, and change them.
+///
+/// A session is named by its ID, by the start of it, or by the name that somebody gave it.
+#[derive(Subcommand)]
+pub(crate) enum Sessions {
+    /// List the sessions, the last one first
+    #[command(visible_alias = "ls")]
+    List(list::List),
+    /// Show what was said and done in a session
+    Show(show::Show),
+    /// Find what was said in any session
+    Search(search::Search),
+    /// Give a session a name
+    Rename(rename::Rename),
+    /// Delete sessions for good
+    #[command(visible_alias = "rm")]
+    Delete(delete::Delete),
+    /// Write a session as a page, as Markdown, or as a file that pi reads
+    Export(export::Export),
+    /// Make a session of a file of pi
+    Import(import::Import),
+    /// Check that nothing of a session is lost or was changed
+    Check(check::Check),
+}
+
+pub(crate) fn run(command: Sessions) -> ExitCode {
+    let done = places::sessions().and_then(|folder| {
+        let journal = SqliteJournal::new(folder);
+        match command {
+            Sessions::List(args) => list::run(&journal, &args),
+            Sessions::Show(args) => show::run(&journal, &args),
+            Sessions::Search(args) => search::run(&journal, &args),
+            Sessions::Rename(args) => rename::run(&journal, &args),
+            Sessions::Delete(args) => delete::run(&journal, &args),
+            Sessions::Export(args) => export::run(&journal, &args),
+            Sessions::Import(args) => import::run(&journal, &args),
+            Sessions::Check(args) => check::run(&journal, &args),
+        }
+    });
+    let exit = done.unwrap_or_else(|problem| {
+        // A reader that left, as in `| head`, knows that it did.
+        if problem.kind != Some(BROKEN_PIPE) {
+            output::complain(&problem.message);
+        }
+        problem.exit
+    });
+    exit.into()
+}
+
+const BROKEN_PIPE: &str = "broken_pipe";
+
+/// What it means that standard output can't be written.
+fn unwritable(error: io::Error) -> Problem {
+    let kind = (error.kind() == io::ErrorKind::BrokenPipe).then_some(BROKEN_PIPE);
+    Problem { exit: Exit::RunFailed, kind, message: format!("the output can't be written: {error}") }
+}
+
+fn find(journal: &SqliteJournal, meant: &str) -> Result<SessionInfo, Problem> {
+    journal.find(meant).map_err(|error| match error {
+        StoreError::Unknown { .. } | StoreError::Ambiguous { .. } => Problem::usage(error.to_string()),
+        error => session::failed(&error),
+    })
+}
+
+/// Prints a value as JSON on a line, without anything that could steer a terminal.
+fn print_json(value: &impl Serialize) -> Result<(), Problem> {
+    let json = serde_json::to_string(value).map_err(|error| Problem::new(Exit::RunFailed, error.to_string()))?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", clean_json(json)).and_then(|()| out.flush()).map_err(unwritable)
+}
+
+/// What somebody knows a session by.
+fn name_of(info: &SessionInfo) -> String {
+    let name = info.title.as_deref().or(info.first_prompt.as_deref()).unwrap_or_default();
+    output::cut(&output::line(name.trim()), 60)
+}

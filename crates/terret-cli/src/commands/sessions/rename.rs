@@ -1,0 +1,24 @@
+//! `terret sessions rename`
+
+use clap::Args;
+use terret::store::SqliteJournal;
+
+use super::find;
+use crate::exit::{Exit, Problem};
+use crate::session;
+
+#[derive(Args)]
+pub(crate) struct Rename {
+    /// The session: its ID, the start of it, or its name
+    #[arg(value_name = "ID")]
+    session: String,
+    /// The new name; an empty one takes the name away
+    name: String,
+}
+
+pub(super) fn run(journal: &SqliteJournal, args: &Rename) -> Result<Exit, Problem> {
+    let info = find(journal, &args.session)?;
+    let name = args.name.trim();
+    journal.rename(&info.id, (!name.is_empty()).then_some(name)).map_err(|error| session::failed(&error))?;
+    Ok(Exit::Completed)
+}
