@@ -95,8 +95,9 @@ fn goes_back(message: AssistantMessage) {
 fn has_terminal(wire: &WireFormat, body: &[u8]) -> bool {
     let is_plain = body.trim_ascii_start().first().is_some_and(|first| b"{[<".contains(first));
     if is_plain {
-        return serde_json::from_slice::<IgnoredAny>(body).is_ok()
-            || serde_json::from_str::<IgnoredAny>(&String::from_utf8_lossy(body)).is_ok();
+        // Control characters in strings are overlooked.
+        let text = String::from_utf8_lossy(body).replace(|c: char| c.is_ascii_control(), " ");
+        return serde_json::from_str::<IgnoredAny>(&text).is_ok();
     }
     let words: &[&str] = match wire {
         WireFormat::AnthropicMessages => &["message_stop"],
