@@ -1,7 +1,9 @@
 //! A real model on llama.cpp's server, which speaks three of the wires.
 
+use std::time::Duration;
+
 use terret_llm::wire::WireFormat;
-use terret_llm::{Options, StopReason};
+use terret_llm::{Options, StopReason, local_servers};
 
 use crate::{ask, call, counterpart, model, with_results};
 
@@ -36,6 +38,16 @@ async fn a_real_model_calls_a_tool_and_reads_its_result() {
         eprintln!("{wire}: {tries} tries, then {:?}, {:?}", reply.message().text(), reply.message().usage);
         assert!(!reply.message().content.is_empty(), "{wire}");
     }
+}
+
+#[tokio::test]
+async fn a_real_server_is_found_where_it_listens() {
+    let Some(address) = counterpart("TERRET_LOCAL_MODEL") else { return };
+    let env = |name: &str| (name == "LLAMACPP_BASE_URL").then(|| address.clone());
+    let servers = local_servers(Duration::from_secs(10), env).await;
+    let server = servers.iter().find(|server| server.host.id == "llamacpp").expect("found");
+    eprintln!("{server:?}");
+    assert!(server.models.iter().any(|model| model.context_window.is_some()));
 }
 
 #[tokio::test]
