@@ -237,3 +237,6 @@ impl ServerCertVerifier for SystemTrust {
         self.crypto.signature_verification_algorithms.supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests;
