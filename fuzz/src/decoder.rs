@@ -93,7 +93,8 @@ fn goes_back(message: AssistantMessage) {
 /// Whether a provider could have said anywhere in this body why the reply ends. No more than that is asked: where it
 /// stands is the decoder's to judge, but without any such word nothing may count as complete.
 fn has_terminal(wire: &WireFormat, body: &[u8]) -> bool {
-    let is_plain = body.trim_ascii_start().first().is_some_and(|first| b"{[<".contains(first));
+    let body = body.trim_ascii_start();
+    let is_plain = body.first().is_some_and(|first| b"{[<".contains(first));
     if is_plain {
         // Control characters in strings are overlooked.
         let text = String::from_utf8_lossy(body).replace(|c: char| c.is_ascii_control(), " ");
