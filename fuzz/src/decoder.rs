@@ -1,6 +1,5 @@
 //! A wire's decoder: one reading at every chunking, one end, no end that the provider didn't send, nothing out of nothing.
 
-use serde::de::IgnoredAny;
 use terret_llm::wire::{ReplyReader, WireFormat};
 use terret_llm::{AssistantMessage, Draft, Message, ModelError, ModelSpec, StreamEvent, Transcript, UserMessage};
 
@@ -96,9 +95,7 @@ fn has_terminal(wire: &WireFormat, body: &[u8]) -> bool {
     let body = body.trim_ascii_start();
     let is_plain = body.first().is_some_and(|first| b"{[<".contains(first));
     if is_plain {
-        // Control characters in strings are overlooked.
-        let text = String::from_utf8_lossy(body).replace(|c: char| c.is_ascii_control(), " ");
-        return serde_json::from_str::<IgnoredAny>(&text).is_ok();
+        return is_closed(&String::from_utf8_lossy(body));
     }
     let words: &[&str] = match wire {
         WireFormat::AnthropicMessages => &["message_stop"],
@@ -107,6 +104,24 @@ fn has_terminal(wire: &WireFormat, body: &[u8]) -> bool {
         _ => &["finishReason"],
     };
     sse::events(body).iter().any(|(name, data)| words.iter().any(|word| name == word || holds(data, word)))
+}
+
+/// Whether the brackets of a JSON text that begins with one are closed, at its end or before it.
+fn is_closed(json: &str) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    for c in json.chars() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if in_string => escaped = true,
+            '"' => in_string = !in_string,
+            _ if in_string => {}
+            '{' | '[' => depth += 1,
+            '}' | ']' if depth <= 1 => return depth == 1,
+            '}' | ']' => depth -= 1,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Whether a word stands in a JSON text, its letters escaped or not.

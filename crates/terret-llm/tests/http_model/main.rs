@@ -6,6 +6,7 @@
 mod double;
 mod local;
 mod server;
+mod ways;
 
 use std::sync::Arc;
 use std::time::Duration;
