@@ -27,7 +27,8 @@ pub(crate) fn check(data: &[u8]) {
             assert_eq!(applied.lines.len(), edits.len());
             let lines = file.iter().filter(|byte| **byte == b'\n').count() + 1;
             assert!(applied.lines.iter().all(|line| (1..=lines).contains(line)));
-            assert!(is_explained(&file, &applied.content, &edits), "something else changed");
+            let (from, to) = (String::from_utf8_lossy(&file), String::from_utf8_lossy(&applied.content));
+            assert!(is_explained(&file, &applied.content, &edits), "{from:?} became {to:?} by {edits:?}");
         }
     }
     // In whatever order: each edit is looked for in the file as it was.
@@ -143,13 +144,21 @@ fn plain(text: &[u8]) -> Vec<u8> {
     for (typographic, ascii) in
         [("\r\n", "\n"), ("\u{2019}", "'"), ("\u{201c}", "\""), ("\u{2014}", "-"), ("\u{a0}", " "), ("\u{3000}", " ")]
     {
-        while let Some(at) = memchr::memmem::find(&text, typographic.as_bytes()) {
-            text.splice(at..at + typographic.len(), ascii.bytes());
-        }
+        text = replaced(&text, typographic.as_bytes(), ascii.as_bytes());
     }
     let trim = |line: &[u8]| {
         let end = line.iter().rposition(|byte| !b" \t".contains(byte)).map_or(0, |last| last + 1);
         line[..end].to_vec()
     };
     text.split(|byte| *byte == b'\n').map(trim).collect::<Vec<_>>().join(&b'\n')
+}
+
+fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let (mut rest, mut replaced) = (text, Vec::new());
+    while let Some(at) = memchr::memmem::find(rest, from) {
+        replaced.extend_from_slice(&rest[..at]);
+        replaced.extend_from_slice(to);
+        rest = &rest[at + from.len()..];
+    }
+    [replaced.as_slice(), rest].concat()
 }
