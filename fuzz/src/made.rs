@@ -179,14 +179,17 @@ fn block(data: &mut Unstructured<'_>, wire: &WireFormat, secret: &str) -> Result
         }),
         2 => Block::Image(image(data)?),
         3 => {
-            let raw = match data.int_in_range(0..=2)? {
-                0 => format!(r#"{{"type":"x","it":"{secret}"}}"#),
-                1 => "{}".to_owned(),
-                _ => r#""{\"type\":\"ser""#.to_owned(),
-            };
-            // Kept within one provider, so the secret is left out where it may be seen by another model of it.
-            let raw = raw.replace(secret, "it");
-            let raw = RawJson::parse(&raw).map_err(|_| arbitrary::Error::IncorrectFormat)?;
+            let raw = data.choose(&[
+                r#"{"type":"x"}"#,
+                "{}",
+                // Cut off.
+                r#""{\"type\":\"ser""#,
+                // Calls that couldn't be read as such.
+                r#"{"type":"tool_use","id":7}"#,
+                r#"{"type":"function_call","call_id":"c1","call_id":"c1"}"#,
+                r#"{"functionCall":{"name":"t0"}}"#,
+            ])?;
+            let raw = RawJson::parse(raw).map_err(|_| arbitrary::Error::IncorrectFormat)?;
             let wire = if data.ratio(1, 8)? { data.choose(&WIRES)?.clone() } else { wire.clone() };
             Block::Opaque(Opaque { wire, raw })
         }
