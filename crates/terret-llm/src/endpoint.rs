@@ -8,6 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use crate::error::{ErrorKind, ModelError};
+use crate::segments::Segments;
 use crate::transport::HttpRequest;
 use crate::wire::{Encoded, WireFormat};
 
@@ -57,6 +58,17 @@ impl Endpoint {
             headers.insert(name, value);
         }
         Ok(HttpRequest { url: self.base_url.join(&encoded.path), headers, body: encoded.body })
+    }
+
+    /// The request for a path that is counted from the server's root, with the key; none if the key can't be sent.
+    pub(crate) fn listing(&self, path: &str) -> Option<HttpRequest> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if let Some(auth) = &self.auth {
+            let (name, value) = auth.header().ok()?;
+            headers.insert(name, value);
+        }
+        Some(HttpRequest { url: self.base_url.root().join(path), headers, body: Segments::default() })
     }
 
     /// Takes the key out of an error: some servers quote what they were sent.
@@ -182,6 +194,16 @@ impl BaseUrl {
             self.0.set_path(path);
         }
         self
+    }
+
+    /// The address without the version that it ends in.
+    fn root(&self) -> Self {
+        let mut root = self.clone();
+        let path = self.0.path().trim_end_matches('/');
+        if ends_in_version(path) {
+            root.0.set_path(path.rsplit_once('/').map_or("", |(before, _)| before));
+        }
+        root
     }
 
     /// Whether the server is on this machine.

@@ -45,6 +45,8 @@ mod endpoint;
 mod error;
 mod hosts;
 mod http_model;
+#[cfg(feature = "http")]
+mod local;
 mod lossy;
 mod model;
 mod money;
@@ -70,6 +72,8 @@ pub use endpoint::{Auth, AuthScheme, BaseUrl, Endpoint, InvalidBaseUrl};
 pub use error::{ErrorKind, ModelError};
 pub use hosts::{Host, hosts};
 pub use http_model::{HttpModel, Limits};
+#[cfg(feature = "http")]
+pub use local::{LocalModel, LocalServer, local_servers};
 pub use model::{CallIdRule, Compat, Model, ModelSpec, SchemaSupport, ThinkingSwitch};
 pub use money::Money;
 pub use partial_json::{PartialJson, PartialJsonError};

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 /// A view of JSON that arrives in fragments, for showing tool-call arguments while a model writes them.
 ///
@@ -85,8 +85,9 @@ impl PartialJson {
     /// surrogates become U+FFFD.
     pub fn finish(mut self) -> Result<Value, PartialJsonError> {
         self.take_apart();
-        if !self.broken && matches!(self.token, Token::Number(_)) && self.end_number().is_none() {
-            self.broken = true;
+        if let Token::Number(number) = &self.token {
+            let cut_off = serde_json::from_str::<Number>(number).is_err_and(|error| error.is_eof());
+            self.broken |= !cut_off && self.end_number().is_none();
         }
         match (self.broken, self.next, self.view) {
             (true, ..) => Err(PartialJsonError::Invalid),

@@ -38,7 +38,8 @@ pub struct ToolSpec {
 /// Options of a model call. What is not set is left to the provider.
 ///
 /// A wire that can't express an option refuses the request with
-/// [`EncodeError::Unsupported`](crate::wire::EncodeError::Unsupported); nothing is dropped silently.
+/// [`EncodeError::Unsupported`](crate::wire::EncodeError::Unsupported); nothing is dropped silently. Only `cache` and
+/// `cache_key` are hints on `openai-completions`: a host that has no word for them caches as it does without.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[non_exhaustive]

@@ -13,8 +13,8 @@ use crate::transcript::AssistantMessage;
 /// What a model call yields: `Start`, then blocks, then exactly one of `Done` and `Failed`, which is the last item.
 ///
 /// The content of the end's message equals the fold of the events before it, at every chunking of the bytes beneath.
-/// Only annotations, and the signature of a block that was cut off, come with the end and not before. In argument text,
-/// escapes of lone surrogates are replaced at the end.
+/// Only annotations, and the signature of a block that was cut off, come with the end and not before. At the end, escapes
+/// of lone surrogates in argument text are replaced, and an image whose data is no base64 becomes words that say so.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 #[non_exhaustive]

@@ -10,8 +10,8 @@ use conversations::{FOREIGN, by, conversation, image, of_tool, opaque, reply, st
 use proptest::prelude::*;
 use terret_llm::wire::{WireFormat, handoff};
 use terret_llm::{
-    AssistantMessage, Block, CallIdRule, Content, Message, ModelSpec, RawJson, StopReason, Text, Thinking, ToolCall,
-    ToolResultMessage, Transcript, UserMessage,
+    AssistantMessage, Block, CallIdRule, Content, Message, ModelSpec, Opaque, RawJson, StopReason, Text, Thinking,
+    ToolCall, ToolResultMessage, Transcript, UserMessage,
 };
 
 #[test]
@@ -60,6 +60,28 @@ fn opaque_blocks_go_back_to_the_service_that_wrote_them() {
     }
     let elsewhere = target_that(|target| target.wire = WireFormat::OpenaiCompletions);
     assert_eq!(shown(&[user("hi"), reply([opaque(whole), Block::text("hi")])], &elsewhere)[1], "reply: text hi");
+}
+
+#[test]
+fn a_block_of_a_known_kind_that_could_not_be_read_stays_behind() {
+    for (wire, raw, stays) in [
+        ("anthropic-messages", r#"{"type":"tool_use","id":7,"name":"read","input":{}}"#, true),
+        ("anthropic-messages", r#"{"text":"","type":"text","text":""}"#, true),
+        ("anthropic-messages", r#"{"type":"text","type":"x"}"#, true),
+        ("anthropic-messages", r#"{"type":"server_tool_use","id":"s1","name":"x","input":{}}"#, false),
+        ("openai-completions", r#"{"type":"text","text":7}"#, true),
+        ("openai-completions", r#"{"type":"document","document":{}}"#, false),
+        ("openai-responses", r#"{"type":"function_call","call_id":7}"#, true),
+        ("openai-responses", r#"{"type":"web_search_call","id":"ws_1"}"#, false),
+        ("google-generative-ai", r#"{"functionCall":"read"}"#, true),
+        ("google-generative-ai", r#"{"executableCode":{"code":"1"}}"#, false),
+    ] {
+        let target = target_that(|target| target.wire = wire.into());
+        let block = Block::Opaque(Opaque { wire: wire.into(), raw: RawJson::parse(raw).unwrap() });
+        let reply = by(("anthropic", "claude", wire), reply([Block::text("hi"), block]));
+        let expected = if stays { "reply: text hi" } else { "reply: text hi, opaque" };
+        assert_eq!(shown(&[user("hi"), reply], &target)[1], expected, "{raw}");
+    }
 }
 
 #[test]

@@ -749,7 +749,6 @@ fn each_option_alone() {
         (json!({"maxOutputTokens": 1000}), r#""max_output_tokens":1000,"#),
         (json!({"toolChoice": "auto"}), r#""tool_choice":"auto","#),
         (json!({"toolChoice": "none"}), r#""tool_choice":"none","#),
-        (json!({"toolChoice": "required"}), r#""tool_choice":"required","#),
         (json!({"parallelToolCalls": true}), r#""parallel_tool_calls":true,"#),
         (json!({"effort": "off"}), r#""reasoning":{"effort":"none"},"#),
         (json!({"effort": "minimal"}), r#""reasoning":{"effort":"minimal","summary":"auto"},"#),
@@ -761,9 +760,14 @@ fn each_option_alone() {
         let body = encode(json!({"messages": [user("hi")], "options": options})).unwrap();
         assert_eq!(body, format!(r#"{START}{expected}"input":[{HI}]}}"#), "{options}");
     }
-    for (options, option) in
-        [(json!({"stop": ["END"]}), "stop"), (json!({"topK": 40}), "top_k"), (json!({"seed": 1}), "seed")]
-    {
+    for (options, option) in [
+        (json!({"stop": ["END"]}), "stop"),
+        (json!({"topK": 40}), "top_k"),
+        (json!({"seed": 1}), "seed"),
+        // A call can't be forced where there is nothing to call.
+        (json!({"toolChoice": "required"}), "tool_choice"),
+        (json!({"toolChoice": {"tool": "f"}}), "tool_choice"),
+    ] {
         let error = encode(json!({"messages": [user("hi")], "options": options})).unwrap_err();
         assert!(matches!(error, EncodeError::Unsupported { option: named, .. } if named == option), "{error}");
     }

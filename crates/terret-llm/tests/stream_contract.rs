@@ -185,6 +185,15 @@ fn every_chunking_gives_the_same_events_and_end() {
 }
 
 #[test]
+fn white_space_before_a_stream_is_nothing_wherever_it_is_cut() {
+    for space in ["\t", " \r\n", "\n\n \x0c"] {
+        let body = format!("{space}{}", stream(&REPLY));
+        assert_eq!(read(reader(), [body.as_bytes()]), read_words(&REPLY), "{space:?}");
+        assert_eq!(read(reader(), body.as_bytes().chunks(1)), read_words(&REPLY), "{space:?}, byte by byte");
+    }
+}
+
+#[test]
 fn a_plain_body_gives_the_same_events_and_end_as_a_stream() {
     let body = serde_json::to_string_pretty(&REPLY).unwrap();
     for pieces in [vec![body.as_bytes()], vec![b" \r\n", body.as_bytes()], body.as_bytes().chunks(1).collect()] {

@@ -420,13 +420,18 @@ fn retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
         Err(_) => {
             let then = httpdate::parse_http_date(value.trim()).ok()?;
             let now = header("date").and_then(|date| httpdate::parse_http_date(date.trim()).ok());
-            Some(then.duration_since(now.unwrap_or_else(std::time::SystemTime::now)).unwrap_or_default())
+            whole_millis(then.duration_since(now.unwrap_or_else(std::time::SystemTime::now)).unwrap_or_default())
         }
     }
 }
 
 fn seconds(number: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64(number).ok()
+    Duration::try_from_secs_f64(number).ok().and_then(whole_millis)
+}
+
+/// As JSON keeps it, and no less than what was asked for.
+fn whole_millis(wait: Duration) -> Option<Duration> {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).ok().map(Duration::from_millis)
 }
 
 /// What to show of a body that isn't JSON.
@@ -588,6 +593,8 @@ mod tests {
             ("Rate limit reached. Please try again in 1.284s. Visit …", Some(1.284)),
             ("Please try again in 7m12s.", Some(432.0)),
             ("Please retry in 20ms.", Some(0.02)),
+            // Whole milliseconds, never less than what was asked for.
+            ("Please try again in 1.3824s.", Some(1.383)),
             ("Please try again in a moment.", None),
             ("Please try again in 5 minutes.", None),
         ] {

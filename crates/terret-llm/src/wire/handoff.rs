@@ -19,10 +19,14 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
 use self::pairing::{Call, pair};
+use crate::lossy::Lossy;
 use crate::model::ModelSpec;
 use crate::transcript::{
-    Arguments, AssistantMessage, Block, Content, Image, Message, StopReason, Text, Thinking, ToolCall,
+    Arguments, AssistantMessage, Block, Content, Image, Message, Opaque, StopReason, Text, Thinking, ToolCall,
     ToolResultMessage, Transcript, UserMessage, replace_lone_surrogates,
 };
 use crate::wire::WireFormat;
@@ -31,7 +35,8 @@ use crate::wire::WireFormat;
 ///
 /// - Replies of the same model (provider, id and wire) keep thinking and signatures byte for byte. Another model's
 ///   thinking, signatures and annotations are dropped.
-/// - Opaque blocks go to the service that wrote them: to any model of the same provider over the same wire.
+/// - Opaque blocks go to the service that wrote them: to any model of the same provider over the same wire. One of a kind
+///   that isn't opaque on its wire (a tool call of an odd shape) is dropped.
 /// - Replies that failed or were cancelled are left out, and the results of their calls.
 /// - A call without a result gets an error result, a result elsewhere moves to its call, of several results the first
 ///   counts, and a result without a call is dropped.
@@ -229,10 +234,40 @@ fn adapt_block<'a>(block: &'a Block, reply: &AssistantMessage, target: &ModelSpe
         Block::Opaque(opaque) => {
             let understood = opaque.wire == target.wire && reply.provider == target.provider;
             // One that was cut off is kept as a JSON string.
-            (understood && opaque.raw.as_str().starts_with('{')).then_some(Cow::Borrowed(block))
+            let whole = opaque.raw.as_str().starts_with('{');
+            (understood && whole && !is_unreadable(opaque)).then_some(Cow::Borrowed(block))
         }
         Block::ToolCall(_) => None,
     }
+}
+
+/// Whether an opaque block is of a kind that its wire has blocks of ours for. It wasn't read as one, so something is
+/// wrong with it, and a call among these would stand without a result.
+fn is_unreadable(Opaque { wire, raw }: &Opaque) -> bool {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Kind<'a> {
+        #[serde(borrow, rename = "type")]
+        name: Option<Lossy<'a>>,
+        function_call: Option<IgnoredAny>,
+        function_response: Option<IgnoredAny>,
+    }
+    let Ok(kind) = serde_json::from_str::<Kind<'_>>(raw.as_str()) else { return true };
+    let own: &[&str] = match wire {
+        WireFormat::AnthropicMessages => &["text", "thinking", "redacted_thinking", "tool_use", "tool_result"],
+        WireFormat::OpenaiCompletions => &["text", "refusal", "tool_use", "tool_result"],
+        WireFormat::OpenaiResponses => &[
+            "message",
+            "reasoning",
+            "function_call",
+            "function_call_output",
+            "custom_tool_call",
+            "custom_tool_call_output",
+        ],
+        WireFormat::GoogleGenerativeAi => return kind.function_call.is_some() || kind.function_response.is_some(),
+        WireFormat::Other(_) => &[],
+    };
+    kind.name.is_some_and(|name| own.contains(&&*name))
 }
 
 fn adapt_call<'a>(block: &'a Block, call: &Call<'a>, reply: &AssistantMessage, target: &ModelSpec) -> Cow<'a, Block> {

@@ -50,13 +50,14 @@ impl ReplyReader {
     }
 
     /// Takes the next bytes of the body. Bytes after the terminal are ignored.
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub fn push(&mut self, mut bytes: &[u8]) {
         if let Body::Unknown = self.body {
-            match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            bytes = bytes.trim_ascii_start();
+            self.body = match bytes.first() {
                 None => return,
-                Some(b'{' | b'[' | b'<') => self.body = Body::Plain(Vec::new()),
-                Some(_) => self.body = Body::Stream(SseParser::new()),
-            }
+                Some(b'{' | b'[' | b'<') => Body::Plain(Vec::new()),
+                Some(_) => Body::Stream(SseParser::new()),
+            };
         }
         self.pending += bytes.len();
         match &mut self.body {

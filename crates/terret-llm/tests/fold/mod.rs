@@ -61,7 +61,10 @@ impl Folded {
             BlockKind::ToolCall { id, name } => {
                 Block::ToolCall(ToolCall { id, name, arguments: Arguments::new(text), signature })
             }
-            BlockKind::Image { media_type } => Block::Image(Image::from_base64(media_type, text).unwrap()),
+            BlockKind::Image { media_type } => match Image::from_base64(media_type, text) {
+                Ok(image) => Block::Image(image),
+                Err(error) => Block::text(format!("[an image that can't be shown: {error}]")),
+            },
             BlockKind::Opaque => {
                 // Cut off, it is kept as a JSON string.
                 let raw = RawJson::parse(&text).unwrap_or_else(|_| RawJson::of(&text).unwrap());

@@ -4,7 +4,9 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests")]
 
 mod double;
+mod local;
 mod server;
+mod ways;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -45,6 +45,9 @@ pub(super) fn head(model: &ModelSpec, request: &Request) -> Result<Head, EncodeE
     if seed.is_some() {
         return unsupported("seed", None);
     }
+    if request.tools.is_empty() && matches!(tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_))) {
+        return unsupported("tool_choice", Some("the request lists no tools"));
+    }
     let body = Body {
         model: &model.id,
         stream: true,
