@@ -709,8 +709,10 @@ async fn cut_at(cut: fn(&Record) -> bool) -> (MemoryJournal, SessionId) {
 #[tokio::test]
 async fn a_prompt_to_an_interrupted_run_is_answered_wherever_it_was_interrupted() {
     for (cut, replies) in [
-        // Before the first model call, in its tool, and with nothing left to do but to end.
-        ((|it| matches!(it, Record::ModelCalled { .. })) as fn(&Record) -> bool, 2),
+        // Before the first model call, in it, in its tool, and with nothing left to do but to end. The prompt is heard
+        // before the model is called again.
+        ((|it| matches!(it, Record::ModelCalled { .. })) as fn(&Record) -> bool, 1),
+        (|it| matches!(it, Record::ReplyAccepted { .. }), 1),
         (|it| matches!(it, Record::CallClosed { .. }), 1),
         (|it| matches!(it, Record::RunEnded { .. }), 1),
     ] {

@@ -408,3 +408,22 @@ async fn a_script_can_play_any_model() {
     let reply = reply(&model).await;
     assert_eq!((&*reply.message().provider, &*reply.message().model), ("acme", "small"));
 }
+
+#[tokio::test]
+async fn call_ids_that_the_conversation_had_before_the_script_are_made_new() {
+    let earlier = ScriptedReply::calls([ToolCall::new("c1", "look", "{}")]);
+    let before = reply(&ScriptedModel::new([earlier])).await.into_message();
+    let mut messages: Transcript = [Message::from(before)].into_iter().collect();
+    let line = r#"{"content":[{"type":"toolCall","id":"c1","name":"look","arguments":{}}]}"#;
+    let model = script(&format!("{line}\n{line}"));
+    let ids = async |messages: &Transcript| {
+        let request = Request { messages: messages.clone(), ..Request::default() };
+        let reply = ask(&model, request).await.unwrap().into_message();
+        (reply.tool_calls().map(|call| call.id.clone()).collect::<Vec<_>>(), reply)
+    };
+    let (first, said) = ids(&messages).await;
+    assert_eq!(first, ["c1-2"]);
+    // What the script itself repeats stays.
+    messages.push(Message::from(said));
+    assert_eq!(ids(&messages).await.0, ["c1"]);
+}

@@ -23,6 +23,7 @@ use self::call::ModelCall;
 use self::clock::{Clock, until};
 use self::task::{Finished, TaskId, TaskKind, Work};
 use crate::agent::Agent;
+use crate::budget::SharedBudget;
 use crate::event::{Event, Publisher, Report};
 use crate::journal::{Journal, Ownership, SessionId};
 use crate::machine::{
@@ -141,39 +142,37 @@ impl Driver {
 
     /// Runs to the end.
     ///
-    /// A session whose last run was interrupted goes on with that one, and takes the prompt as steering. Where that run
-    /// only had to end, the prompt starts its own.
+    /// A session whose last run was interrupted goes on with that one, and takes the prompt as steering, before anything
+    /// else is started. Where that run ends without delivering it, the prompt starts its own.
     pub(crate) async fn run(mut self, mut prompt: Box<Prompt>) -> Report {
-        prompt.exceeded = self.agent.0.shared.iter().find_map(|budget| budget.exhausted());
-        let interrupted = self.log.state.run().is_some();
-        let (mut next, mut prompt) = match interrupted {
-            false => (Some(Box::new(Input::Prompt(*prompt))), None),
-            true => (Some(Box::new(Input::Resume)), prompt.message.is_some().then_some(prompt)),
+        prompt.exceeded = self.agent.0.shared.as_ref().and_then(SharedBudget::exhausted);
+        let (mut first, mut prompt) = match self.log.state.run() {
+            None => (vec![Input::Prompt(*prompt)], None),
+            Some(_) => {
+                let message = prompt.message.clone();
+                let steering = message.map(|message| Input::Queue { kind: QueueKind::Steering, message });
+                (steering.into_iter().chain([Input::Resume]).collect(), Some(prompt))
+            }
         };
-        let report = loop {
-            let input = match next.take() {
-                Some(input) => *input,
-                None => self.next_input().await,
-            };
-            if let Err(NotDurable(error)) = self.step(input).await {
-                Box::pin(self.stop_everything()).await;
-                let outcome = Outcome::Failed { failure: Failure::Journal(error) };
-                break self.report(outcome);
+        let report = 'run: loop {
+            for input in first.drain(..) {
+                if let Err(NotDurable(error)) = self.step(input).await {
+                    break 'run self.not_durable(error).await;
+                }
             }
             if let Some(report) = self.ending.take() {
-                match prompt.take() {
-                    Some(prompt) => next = Some(Box::new(Input::Prompt(*prompt))),
+                match prompt.take().filter(|prompt| is_undelivered(prompt, &report)) {
+                    Some(prompt) => first.push(Input::Prompt(*prompt)),
                     None => break report,
                 }
-            } else if !self.is_stopping() {
-                let message = prompt.take().and_then(|prompt| prompt.message);
-                next = message.map(|message| Box::new(Input::Queue { kind: QueueKind::Steering, message }));
+                continue;
             }
             // Whoever was just told something may cancel before anything further starts.
             tokio::task::yield_now().await;
             if !self.cancel_requested() {
                 self.start_due();
             }
+            first.push(self.next_input().await);
         };
         let report = self.with_late_messages(report);
         self.publisher.publish(&Event::Ended(report.clone()));
@@ -183,11 +182,16 @@ impl Driver {
     /// Decides about an input, and before it about a shared budget that others have used up.
     async fn step(&mut self, input: Input) -> Result<(), NotDurable> {
         let exceeded = self.log.state.run().is_some_and(|run| run.exceeded.is_some());
-        let exhausted = self.agent.0.shared.iter().find_map(|budget| budget.exhausted());
+        let exhausted = self.agent.0.shared.as_ref().and_then(SharedBudget::exhausted);
         if let Some(budget) = exhausted.filter(|_| !exceeded) {
             self.commit(Input::Exhausted { budget }).await?;
         }
         self.commit(input).await
+    }
+
+    async fn not_durable(&mut self, error: String) -> Report {
+        Box::pin(self.stop_everything()).await;
+        self.report(Outcome::Failed { failure: Failure::Journal(error) })
     }
 
     /// Decides, makes the records durable, and only then takes them in and tells of them.
@@ -390,6 +394,12 @@ impl Driver {
         }
         report
     }
+}
+
+/// Whether a run has ended without hearing a prompt.
+fn is_undelivered(prompt: &Prompt, report: &Report) -> bool {
+    let said = prompt.message.as_ref().map(|message| Message::User(message.clone()));
+    said.is_some_and(|said| report.undelivered.iter().any(|message| **message == said))
 }
 
 /// What a tool tells next. `None` as long as none has started.

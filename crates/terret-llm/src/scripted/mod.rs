@@ -17,7 +17,8 @@
 //! | `expect` | `{"lastRole":"toolResult","contains":"42"}`: the call fails at once if the request's last message has another role or its text doesn't contain this | |
 //!
 //! Ids of tool calls stay as the script has them, also empty or repeated ones, which the wires never let through: so
-//! that it can be tested what an agent does with them. A key that isn't in this table is an error. A script
+//! that it can be tested what an agent does with them; only those that the conversation had before the script began are
+//! made new. A key that isn't in this table is an error. A script
 //! that has no reply left, and an `expect` that isn't met, fail the call with [`ErrorKind::InvalidRequest`]; a script that
 //! ends in an `error` goes on failing with that one. Opaque blocks belong to the model's wire, whichever they name.
 //!
@@ -120,6 +121,7 @@ impl ScriptedModel {
 impl Script {
     /// Records the request; the reply to it, if the script has one that accepts it.
     fn reply_to(&self, request: Request) -> Result<ScriptedReply, ModelError> {
+        let earlier = request.messages.clone();
         let call = {
             let mut requests = self.requests();
             let messages = request.messages.to_vec();
@@ -141,7 +143,25 @@ impl Script {
         reply.expect.check(request.messages.last().map(|message| &**message)).map_err(|difference| {
             invalid(format!("the request of model call {call} isn't what the script expects: {difference}"))
         })?;
-        Ok(reply.clone())
+        let mut reply = reply.clone();
+        self.tell_apart(&mut reply, call - 1, &earlier);
+        Ok(reply)
+    }
+
+    /// Gives calls new ids whose own were used before this script began: by the script of another process, in a session
+    /// that goes on. What the script itself repeats stays.
+    fn tell_apart(&self, reply: &mut ScriptedReply, replies_before: usize, earlier: &Transcript) {
+        let calls = |reply: &ScriptedReply, id: &str| {
+            reply.content.iter().filter_map(Block::as_tool_call).any(|call| call.id == id)
+        };
+        for block in &mut reply.content {
+            let Block::ToolCall(call) = block else { continue };
+            let own = self.replies.iter().take(replies_before).any(|reply| calls(reply, &call.id));
+            if !own && earlier.has_call_id(&call.id) {
+                let fresh = (2..).map(|n| format!("{}-{n}", call.id)).find(|id| !earlier.has_call_id(id));
+                call.id = fresh.unwrap_or_default();
+            }
+        }
     }
 
     fn requests(&self) -> MutexGuard<'_, Vec<Seen>> {
