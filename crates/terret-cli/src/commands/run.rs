@@ -170,6 +170,7 @@ fn prepare(args: &RunArgs, session: &Setup) -> Result<Prepared, Problem> {
         .system(system_prompt(&folder))
         .tools(tools.iter().cloned())
         .options(options)
+        .spill(workspace)
         .limits(limits);
     if args.permission_mode == PermissionMode::ReadOnly {
         agent = agent.gate(move |call: &ToolCall, _: &serde_json::Value| only_reading(&tools, call));
