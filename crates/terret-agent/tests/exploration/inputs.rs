@@ -73,7 +73,7 @@ fn completions(machine: &dyn Machine, state: &State, scenario: &Scenario) -> Vec
         let mut add = |input| inputs.push((input, NOW));
         match effect {
             Effect::CallModel { epoch, .. } => {
-                for reply in replies(state, scenario.wide) {
+                for reply in replies(state, scenario) {
                     add(Input::Replied { epoch, reply, cost: Money::from_nanos(1) });
                 }
                 use ErrorKind::*;
@@ -162,7 +162,7 @@ pub(crate) fn stale(machine: &dyn Machine, state: &State) -> Vec<Input> {
     let (usage, cost) = (Usage::default(), Money::ZERO);
     for (epoch, current) in [(epoch, true), (epoch.next(), false)] {
         if !(current && calling) {
-            inputs.push(Input::Replied { epoch, reply: reply("late", &[], StopReason::Stop), cost });
+            inputs.push(Input::Replied { epoch, reply: reply("late", &[], StopReason::Stop, 0), cost });
         }
         if !(current && compacting) {
             inputs.push(Input::Summarised { epoch, summary: "late".into(), usage, cost });
@@ -209,11 +209,14 @@ pub(crate) fn stale(machine: &dyn Machine, state: &State) -> Vec<Input> {
     inputs
 }
 
-fn replies(state: &State, wide: bool) -> Vec<Reply> {
+fn replies(state: &State, scenario: &Scenario) -> Vec<Reply> {
     // Ids are unique in the conversation, as the provider layer promises; two replies below break that on purpose.
     let n = state.epoch().to_string();
     let (a, b, c) = (format!("c{n}"), format!("d{n}"), format!("e{n}"));
-    if wide {
+    // Where tokens are limited, each reply takes one.
+    let used = u64::from(scenario.limits.tokens.is_some());
+    let reply = |text, calls, reason| reply(text, calls, reason, used);
+    if scenario.wide {
         return vec![
             reply("done", &[], StopReason::Stop),
             reply("", &[(&a, "write"), (&b, "look"), (&c, "look")], StopReason::ToolUse),
@@ -238,7 +241,7 @@ fn replies(state: &State, wide: bool) -> Vec<Reply> {
     ]
 }
 
-fn reply(text: &str, calls: &[(&str, &str)], reason: StopReason) -> Reply {
+fn reply(text: &str, calls: &[(&str, &str)], reason: StopReason, used: u64) -> Reply {
     let mut draft = Draft::new(&ModelSpec::new("test", "test", WireFormat::Other("test".into()))).at(0);
     if !text.is_empty() {
         draft.block(BlockKind::Text, text);
@@ -248,6 +251,7 @@ fn reply(text: &str, calls: &[(&str, &str)], reason: StopReason) -> Reply {
         let index = draft.open_verbatim(kind);
         draft.append(index, "{}");
     }
+    draft.usage_mut().output = used;
     match draft.done(Stop { reason, raw: None }).pop() {
         Some(StreamEvent::Done(reply)) => reply,
         other => panic!("not a reply: {other:?}"),

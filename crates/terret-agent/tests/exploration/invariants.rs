@@ -44,6 +44,9 @@ fn limits_hold(machine: &dyn Machine, state: &State) {
     assert!(run.model < run.models, "a model that there isn't");
     let calls_model = due.iter().any(|effect| matches!(effect, Effect::CallModel { .. } | Effect::Compact { .. }));
     assert!(!calls_model || run.tries < run.limits.retry.tries.get(), "more tries than are allowed");
+    let cost = run.limits.cost.is_some_and(|limit| run.spent.cost >= limit);
+    let tokens = run.limits.tokens.is_some_and(|limit| run.spent.usage.total() >= limit.get());
+    assert!(!calls_model || !(cost || tokens), "a model call beyond what was spent already");
     let in_flight = state.batch().into_iter().flat_map(|batch| &batch.calls).filter(|call| call.is_in_flight());
     let starting = due.iter().filter(|effect| matches!(effect, Effect::StartTool { .. })).count();
     assert!(starting <= run.limits.parallel_tools.get() as usize, "too many tools at once");

@@ -23,9 +23,10 @@ mod search;
 mod table;
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
-use terret_agent::machine::{CompactionLimits, Limits, Task};
+use terret_agent::machine::{CompactionLimits, Limits, LoopLimit, Task};
+use terret_llm::Money;
 
 use search::{Bounds, Real, Scenario, Seen, search};
 
@@ -46,6 +47,17 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
         limits.wall_time = 1.try_into().ok();
         limits
     };
+    let money = {
+        let mut limits = limits(3);
+        limits.cost = Some(Money::from_nanos(2));
+        limits
+    };
+    let tokens = {
+        let mut limits = limits(3);
+        limits.tokens = NonZeroU64::new(2);
+        limits.repeats = Some(LoopLimit { warn: NonZeroU32::MIN, end: two() });
+        limits
+    };
     let compacting = plain(Bounds { crashes: 1, ..one }, with_window(limits(3), 80));
     vec![
         ("a cancel and a crash", plain(Bounds { crashes: 1, cancels: 1, ..one }, limits(2))),
@@ -60,6 +72,8 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
             "a review",
             Scenario { task: Task::AnswerReviewed, ..plain(Bounds { queued: 1, crashes: 1, ..one }, limits(2)) },
         ),
+        ("money", plain(Bounds { queued: 1, ..one }, money)),
+        ("tokens and loops", plain(one, tokens)),
         ("a shared budget", Scenario { shared: true, ..plain(Bounds { cancels: 1, crashes: 1, ..one }, limits(2)) }),
         ("compactions", compacting),
         (

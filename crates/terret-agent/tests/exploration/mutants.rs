@@ -171,14 +171,11 @@ fn mutants() -> Vec<Mutant> {
             records
         }),
         in_decide("a run that is out of model calls makes one more", CRASH, |state, input, at| {
-            let records = Real.decide(state, input, at);
-            let instead = |record| match record {
-                Record::RunEnded { outcome: Outcome::OutOfBudget { budget: Budget::ModelCalls, .. } } => {
-                    Record::ModelCalled { epoch: state.epoch().next() }
-                }
-                other => other,
-            };
-            records.into_iter().map(instead).collect()
+            goes_on_beyond(state, input, at, Budget::ModelCalls)
+        }),
+        in_decide("money is not looked at", "money", |state, input, at| goes_on_beyond(state, input, at, Budget::Cost)),
+        in_decide("tokens are not looked at", "tokens and loops", |state, input, at| {
+            goes_on_beyond(state, input, at, Budget::Tokens)
         }),
         in_decide("a message is delivered twice", "steering and follow-up", |state, input, at| {
             let mut all = Vec::new();
@@ -326,6 +323,17 @@ fn starting(state: &State, which: fn(&CallStage) -> bool) -> Vec<Effect<'_>> {
     let calls = state.batch().into_iter().flat_map(|batch| &batch.calls).filter(|call| which(&call.stage));
     due.extend(calls.map(|call| Effect::StartTool { epoch: state.epoch(), call: &call.call, key: String::new() }));
     due
+}
+
+/// Calls the model where the run should end out of this budget.
+fn goes_on_beyond(state: &State, input: Input, at: i64, which: Budget) -> Vec<Record> {
+    let mut records = Real.decide(state, input, at);
+    for record in &mut records {
+        if matches!(record, Record::RunEnded { outcome: Outcome::OutOfBudget { budget, .. } } if *budget == which) {
+            *record = Record::ModelCalled { epoch: state.epoch().next() };
+        }
+    }
+    records
 }
 
 /// Opens every call of a kind that was just allowed, whatever runs.
