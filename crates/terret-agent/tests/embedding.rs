@@ -299,3 +299,22 @@ async fn objections_can_be_forbidden() {
     let report = agent([ScriptedReply::text("no json")]).limits(limits).build().unwrap().run::<City>("?").value().await;
     assert!(matches!(report.unwrap_err().outcome, Outcome::Failed { failure: Failure::Objected(_) }));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shared_budget_that_others_use_up_ends_a_run_that_waits_for_a_retry() {
+    use terret_llm::{ErrorKind, ModelError};
+    let budget = SharedBudget::new(SharedLimits { model_calls: Some(2), ..SharedLimits::default() });
+    let late = ModelError::new(ErrorKind::RateLimited, "slowly").with_retry_after(Duration::from_secs(50));
+    let waiting =
+        agent([ScriptedReply::text("").error(late)]).shared_budget(budget.clone()).build().unwrap().prompt("?");
+    let started = tokio::time::Instant::now();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    agent([ScriptedReply::text("So.")]).shared_budget(budget).build().unwrap().prompt("?").report().await;
+    let handle = waiting.handle();
+    // A run looks at the budget when something happens to it, and at the latest before its next model call.
+    handle.steer("and?");
+    let report = waiting.report().await;
+    let out_of_calls = Outcome::OutOfBudget { budget: Budget::ModelCalls, still_running: Vec::new() };
+    assert_eq!((report.outcome, report.undelivered.len()), (out_of_calls, 1));
+    assert_eq!(started.elapsed().as_secs(), 1);
+}

@@ -185,6 +185,10 @@ impl Driver {
         let exhausted = self.agent.0.shared.as_ref().and_then(SharedBudget::exhausted);
         if let Some(budget) = exhausted.filter(|_| !exceeded) {
             self.commit(Input::Exhausted { budget }).await?;
+            if let Some(report) = &mut self.ending {
+                report.undelivered.extend(said(input));
+                return Ok(());
+            }
         }
         self.commit(input).await
     }
@@ -388,11 +392,17 @@ impl Driver {
     fn with_late_messages(&mut self, mut report: Report) -> Report {
         self.inbox.close();
         while let Ok(input) = self.inbox.try_recv() {
-            if let Input::Queue { message, .. } | Input::Interrupt { message } = *input {
-                report.undelivered.push(Arc::new(message.into()));
-            }
+            report.undelivered.extend(said(*input));
         }
         report
+    }
+}
+
+/// What an input says to the model.
+fn said(input: Input) -> Option<Arc<Message>> {
+    match input {
+        Input::Queue { message, .. } | Input::Interrupt { message } => Some(Arc::new(message.into())),
+        _ => None,
     }
 }
 

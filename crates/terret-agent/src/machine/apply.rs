@@ -28,7 +28,8 @@ impl Progress {
         let appended = self.advance(record);
         // What a reply's usage counts includes the reply.
         if !matches!(record, Record::ReplyAccepted { .. }) {
-            self.context += appended.iter().map(|message| context::tokens(message)).sum::<u64>();
+            let more = appended.iter().map(|message| context::tokens(message)).sum();
+            self.context = self.context.saturating_add(more);
         }
         appended
     }
@@ -92,7 +93,7 @@ impl Progress {
                 self.accept(message);
                 // The usage counts what the provider was sent, the system prompt and the tools as well.
                 self.context = match usage(message).total() {
-                    0 => self.context + context::tokens(message),
+                    0 => self.context.saturating_add(context::tokens(message)),
                     total => total,
                 };
                 self.with_run(|run| {
@@ -240,7 +241,7 @@ impl RunState {
         };
         match recovery {
             Some(Recovery::FallBack) => {
-                self.model += 1;
+                self.model = self.model.saturating_add(1);
                 self.tries = 0;
             }
             Some(Recovery::Compact) => {

@@ -18,7 +18,7 @@ impl Plan<'_> {
         let run = progress.run.as_ref()?;
         match (&run.stage, &progress.batch) {
             (Stage::Calling | Stage::Compacting { .. }, _) => None,
-            (Stage::Waiting { until }, _) if at < *until => None,
+            (Stage::Waiting { until }, _) if at < *until && run.exceeded.is_none() => None,
             (Stage::Failing(failure), _) => Some(ended(Outcome::Failed { failure: failure.clone() })),
             (Stage::Stopping(_), None) => None,
             (Stage::Stopping(StopCause::Interrupted), Some(batch)) => batch.close_waiting(told::INTERRUPTED, at),

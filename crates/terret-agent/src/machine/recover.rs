@@ -57,7 +57,8 @@ impl RunState {
             Some(asked) => (asked <= limits.max_wait).then_some(asked)?,
             None => {
                 let doubled = limits.base.saturating_mul(2_u64.saturating_pow(tries - 1)).min(limits.max_backoff);
-                doubled - doubled / 4 * self.spread(&epoch) / 256
+                let less = u128::from(doubled) * u128::from(self.spread(&epoch)) / 1_024;
+                doubled.saturating_sub(u64::try_from(less).unwrap_or(u64::MAX))
             }
         };
         let then = at.saturating_add(i64::try_from(wait).unwrap_or(i64::MAX));

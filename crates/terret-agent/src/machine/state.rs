@@ -194,7 +194,7 @@ impl State {
 impl Epoch {
     /// The epoch after this one.
     pub fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 }
 
