@@ -151,10 +151,13 @@ impl Driver {
                 Some(input) => input,
                 None => self.next_input().await,
             };
+            let said = said(&input);
             if let Err(NotDurable(error)) = self.step(input).await {
                 self.stop_everything().await;
                 let outcome = Outcome::Failed { failure: Failure::Journal(error) };
-                break self.report(outcome);
+                let mut report = self.report(outcome);
+                report.undelivered.extend(said);
+                break report;
             }
             if let Some(report) = self.ending.take() {
                 match prompt.take() {
@@ -192,6 +195,11 @@ impl Driver {
         if records.is_empty() {
             tracing::debug!("an input that the run has no use for was dropped");
             return Ok(());
+        }
+        // A tool that was spawned and hasn't had its first turn must not start any more. If this isn't durable in the end,
+        // everything stops as well.
+        if records.iter().any(|it| matches!(it, Record::Cancelled { .. } | Record::Expired | Record::Interrupted)) {
+            self.stop.cancel();
         }
         let expected = self.log.records;
         self.journal.append(&self.session, expected, &records).await.map_err(|error| NotDurable(error.to_string()))?;
@@ -376,10 +384,16 @@ impl Driver {
     fn with_late_messages(&mut self, mut report: Report) -> Report {
         self.inbox.close();
         while let Ok(input) = self.inbox.try_recv() {
-            if let Input::Queue { message, .. } | Input::Interrupt { message } = input {
-                report.undelivered.push(Arc::new(message.into()));
-            }
+            report.undelivered.extend(said(&input));
         }
         report
+    }
+}
+
+/// What somebody says with an input.
+fn said(input: &Input) -> Option<Arc<Message>> {
+    match input {
+        Input::Queue { message, .. } | Input::Interrupt { message } => Some(Arc::new(message.clone().into())),
+        _ => None,
     }
 }

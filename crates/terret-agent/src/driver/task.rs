@@ -206,6 +206,9 @@ async fn run_tool(agent: &Agent, call: &ToolCall, validated: Option<Value>, cont
     if let Err(output) = parts.hooks.before_tool(call, &arguments).await {
         return output;
     }
+    if context.cancel.is_cancelled() {
+        return ToolOutput::error("The tool was stopped before it started.");
+    }
     let time_limit = tool.time_limit().or(parts.tool_time_limit);
     let output = within(time_limit, parts.grace, context, |context| caught(tool, arguments, context)).await;
     let output = parts.hooks.after_tool(call, output).await;
