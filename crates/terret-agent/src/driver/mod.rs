@@ -146,7 +146,8 @@ impl Driver {
             false => (Some(Input::Prompt(prompt)), None),
             true => (Some(Input::Resume), prompt.message.is_some().then_some(prompt)),
         };
-        let report = loop {
+        let mut waited = Vec::new();
+        let mut report = loop {
             let input = match next.take() {
                 Some(input) => input,
                 None => self.next_input().await,
@@ -161,7 +162,13 @@ impl Driver {
             }
             if let Some(report) = self.ending.take() {
                 match prompt.take() {
-                    Some(prompt) => next = Some(Input::Prompt(prompt)),
+                    Some(prompt) => {
+                        // A run of its own: what the one before was told is not for it, and what waited there is handed
+                        // back with this one.
+                        self.stop = CancellationToken::new();
+                        waited = report.undelivered;
+                        next = Some(Input::Prompt(prompt));
+                    }
                     None => break report,
                 }
             } else if !self.is_stopping() {
@@ -174,6 +181,7 @@ impl Driver {
                 self.start_due();
             }
         };
+        report.undelivered.splice(..0, waited);
         let report = self.with_late_messages(report);
         self.publisher.publish(&Event::Ended(report.clone()));
         report

@@ -130,6 +130,9 @@ impl Model for AnyModel {
         if calls != Some(true) {
             self.world.problem("a model was called before its record was in the journal".into());
         }
+        if cancel.is_cancelled() {
+            self.world.problem("a model was called that had been told to stop".into());
+        }
         self.check(&request);
         self.world.note(format!("model {} called", self.spec.id));
         let reply = ScriptedModel::new([self.reply(&request)]).with_spec((*self.spec).clone());

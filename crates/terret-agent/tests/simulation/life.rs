@@ -1,5 +1,6 @@
 //! A life of the process: it opens the session, and prompts it until it dies or there is nothing more to say.
 
+use std::collections::HashSet;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +69,7 @@ fn agent(world: &Arc<World>) -> Agent {
 /// One run, watched to its end by somebody who isn't its owner.
 async fn run(world: &Arc<World>, session: &Session) {
     world.see(Seen::Run);
+    let begin = world.lock().records.len();
     let run = if world.once_in(4) { session.go_on() } else { session.prompt(format!("prompt-{}", world.number())) };
     let handle = run.handle();
     world.lock().handle = Some(handle.clone());
@@ -81,7 +83,12 @@ async fn run(world: &Arc<World>, session: &Session) {
     }
     let watched = tokio::time::timeout(Duration::from_secs(3_600), watch(world, handle.events(), &handle)).await;
     match watched {
-        Ok(Some(report)) => ended(world, &report),
+        Ok(Some(report)) => {
+            ended(world, &report);
+            let mut inner = world.lock();
+            let end = inner.records.len();
+            inner.told.push(begin..end);
+        }
         Ok(None) => world.problem("a run has ended without an Ended event".into()),
         Err(_) => world.problem("a run doesn't end".into()),
     }
@@ -99,7 +106,7 @@ async fn read_slowly(mut events: Events, most: u32) {
 
 /// Reads everything, and answers questions: late, wrongly or never.
 async fn watch(world: &Arc<World>, mut events: Events, handle: &RunHandle) -> Option<Report> {
-    let mut ended = None;
+    let (mut ended, mut asked) = (None, HashSet::new());
     while let Some(event) = events.next().await {
         if ended.is_some() {
             world.problem(format!("something came after the end: {event:?}"));
@@ -108,6 +115,9 @@ async fn watch(world: &Arc<World>, mut events: Events, handle: &RunHandle) -> Op
         match event {
             Event::Asked { call, digest, .. } => {
                 world.see(Seen::Asked);
+                if !asked.insert(digest.clone()) {
+                    world.problem(format!("a person was asked twice about {}", call.id));
+                }
                 tokio::spawn(answer(world.clone(), handle.clone(), call, digest));
             }
             Event::Queued(queued) => world.lock().waits = queued.id,

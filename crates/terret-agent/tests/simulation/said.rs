@@ -13,15 +13,20 @@ struct Fate {
     delivered: u32,
     taken_back: u32,
     left_at_end: u32,
+    /// The run at whose end it was left has told its end.
+    left_and_told: bool,
 }
 
 /// Follows every message through the records, by their numbers, and compares with what people were told.
 pub(crate) fn check(world: &World) {
-    let records = world.lock().records.clone();
+    let (records, told) = {
+        let inner = world.lock();
+        (inner.records.clone(), inner.told.clone())
+    };
     let mut fates: BTreeMap<String, Fate> = BTreeMap::new();
     let mut queue: BTreeMap<u64, String> = BTreeMap::new();
     let mut numbers = 0..;
-    for record in &records {
+    for (at, record) in records.iter().enumerate() {
         match record {
             Record::RunStarted { prompt: Some(message), .. } | Record::Queued { message, .. } => {
                 let text = text(message).unwrap();
@@ -40,9 +45,11 @@ pub(crate) fn check(world: &World) {
                 ids.iter().for_each(|id| fates.get_mut(&queue.remove(id).unwrap()).unwrap().delivered += 1);
             }
             Record::RunEnded { .. } => {
-                std::mem::take(&mut queue)
-                    .into_values()
-                    .for_each(|text| fates.get_mut(&text).unwrap().left_at_end += 1);
+                for text in std::mem::take(&mut queue).into_values() {
+                    let fate = fates.get_mut(&text).unwrap();
+                    fate.left_at_end += 1;
+                    fate.left_and_told = told.iter().any(|run| run.contains(&at));
+                }
             }
             _ => {}
         }
@@ -64,14 +71,15 @@ pub(crate) fn check(world: &World) {
             world.see(Seen::HandedBack);
         }
         let kept = fate.delivered + fate.taken_back + fate.left_at_end;
-        let told = fate.delivered + fate.taken_back + said.handed_back;
+        let met = fate.delivered + fate.taken_back + said.handed_back;
         let right = match () {
+            () if fate.left_and_told && said.handed_back == 0 => false,
             // The journal has it once, or nobody was told so.
             () if said.crashed => kept <= 1,
             () if said.doubtful => kept + said.handed_back >= 1 && kept <= 1 || said.changes,
             // A text that was to take the place of another one may have found that one gone.
-            () if said.changes => told <= 1,
-            () => told == 1,
+            () if said.changes => met <= 1,
+            () => met == 1,
         };
         if !right {
             world.problem(format!(

@@ -117,6 +117,8 @@ pub(crate) struct Inner {
     pub(crate) said: BTreeMap<String, Said>,
     /// Texts that were said in this life, whose run has not ended.
     pub(crate) under_way: HashSet<String>,
+    /// The records of the runs whose end was told.
+    pub(crate) told: Vec<std::ops::Range<usize>>,
     /// Each start of a tool: where its `CallOpened` is among the records, and its key.
     pub(crate) starts: Vec<(usize, String)>,
     pub(crate) verdicts: HashMap<String, Gated>,
