@@ -23,13 +23,17 @@ mod world;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use world::{Seen, World};
 
 /// How many seeds everybody runs, and how many a change has to survive before it lands.
 const EVERY_DAY: u64 = 2_000;
 const SLOW: u64 = 15_000;
+
+/// How long a session may take that takes milliseconds, in steps of 20 ms.
+const STUCK: u32 = 1_500;
 
 #[test]
 fn random_sessions_keep_every_rule() {
@@ -60,11 +64,24 @@ fn a_seed_is_the_same_session_every_time() {
 fn check(seeds: std::ops::Range<u64>) {
     let started = Instant::now();
     let count = seeds.end - seeds.start;
-    let half = |odd: u64| {
-        let seeds = seeds.clone().filter(move |seed| seed % 2 == odd);
-        move || seeds.map(|seed| (seed, std::panic::catch_unwind(|| simulate(seed)))).fold(Added::default(), add_up)
-    };
-    let halves = [half(0), half(1)].map(std::thread::spawn).map(|it| it.join().expect("a half of the seeds"));
+    let halves = [0, 1].map(|odd| {
+        let (at, seeds) = (Arc::new(AtomicU64::new(0)), seeds.clone().filter(move |seed| seed % 2 == odd));
+        let now = at.clone();
+        let run = move |seed| {
+            now.store(seed, Ordering::Relaxed);
+            (seed, std::panic::catch_unwind(|| simulate(seed)))
+        };
+        (at, std::thread::spawn(move || seeds.map(run).fold(Added::default(), add_up)))
+    });
+    let halves = halves.map(|(at, half)| {
+        while !half.is_finished() {
+            let before = at.load(Ordering::Relaxed);
+            (0..STUCK).take_while(|_| !half.is_finished()).for_each(|_| std::thread::sleep(Duration::from_millis(20)));
+            let stuck = !half.is_finished() && at.load(Ordering::Relaxed) == before;
+            assert!(!stuck, "something is busy for ever:\n  {}", replay(before));
+        }
+        half.join().expect("a half of the seeds")
+    });
     let mut seen: BTreeMap<Seen, u64> = BTreeMap::new();
     let mut problems = Vec::new();
     for (more, failed) in halves {
@@ -76,6 +93,10 @@ fn check(seeds: std::ops::Range<u64>) {
     for kind in Seen::ALL {
         assert!(seen.contains_key(kind), "no seed has seen: {kind:?}");
     }
+}
+
+fn replay(seed: u64) -> String {
+    format!("TERRET_SIMULATION_SEED={seed} cargo test -p terret-agent --test simulation")
 }
 
 type Added = (BTreeMap<Seen, u64>, Vec<String>);
