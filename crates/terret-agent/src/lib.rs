@@ -48,6 +48,8 @@ mod journal;
 mod limit;
 pub mod machine;
 mod review;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tool;
 
 pub use agent::{Agent, AgentBuilder, AgentError, Run, RunHandle, Session, UserPrompt};

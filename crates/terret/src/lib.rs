@@ -38,6 +38,8 @@
 //! ```
 
 pub use terret_agent as agent;
+#[cfg(feature = "testing")]
+pub use terret_agent::testing;
 pub use terret_llm as llm;
 #[cfg(feature = "store")]
 pub use terret_store as store;
@@ -48,6 +50,11 @@ pub use terret_tools as tools;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// And so are those of the page about testing.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/testing.md")]
+struct Testing;
 
 /// What most programs need.
 pub mod prelude {

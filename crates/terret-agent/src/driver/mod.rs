@@ -143,26 +143,34 @@ impl Driver {
     /// Runs to the end.
     ///
     /// A session whose last run was interrupted goes on with that one, and takes the prompt as steering, before anything
-    /// else is started. Where that run ends without delivering it, the prompt starts its own.
+    /// else is started. Where that run only has to end, the prompt starts its own.
     pub(crate) async fn run(mut self, mut prompt: Box<Prompt>) -> Report {
         prompt.exceeded = self.agent.0.shared.as_ref().and_then(SharedBudget::exhausted);
-        let (mut first, mut prompt) = match self.log.state.run() {
-            None => (vec![Input::Prompt(*prompt)], None),
-            Some(_) => {
-                let message = prompt.message.clone();
-                let steering = message.map(|message| Input::Queue { kind: QueueKind::Steering, message });
-                (steering.into_iter().chain([Input::Resume]).collect(), Some(prompt))
-            }
+        let (mut first, mut prompt) = if self.log.state.run().is_none() {
+            (vec![Input::Prompt(*prompt)], None)
+        } else if prompt.message.is_some() && self.only_has_to_end() {
+            (vec![Input::Resume], Some(prompt))
+        } else {
+            let steering = prompt.message.map(|message| Input::Queue { kind: QueueKind::Steering, message });
+            (steering.into_iter().chain([Input::Resume]).collect(), None)
         };
-        let report = 'run: loop {
+        let mut waited = Vec::new();
+        let mut report = 'run: loop {
             for input in first.drain(..) {
+                let said = said(&input);
                 if let Err(NotDurable(error)) = self.step(input).await {
-                    break 'run self.not_durable(error).await;
+                    break 'run self.not_durable(error, said).await;
                 }
             }
             if let Some(report) = self.ending.take() {
-                match prompt.take().filter(|prompt| is_undelivered(prompt, &report)) {
-                    Some(prompt) => first.push(Input::Prompt(*prompt)),
+                match prompt.take() {
+                    Some(prompt) => {
+                        // A run of its own: what the one before was told is not for it, and what waited there is handed
+                        // back with this one.
+                        self.stop = CancellationToken::new();
+                        waited = report.undelivered;
+                        first.push(Input::Prompt(*prompt));
+                    }
                     None => break report,
                 }
                 continue;
@@ -174,9 +182,16 @@ impl Driver {
             }
             first.push(self.next_input().await);
         };
+        report.undelivered.splice(..0, waited);
         let report = self.with_late_messages(report);
         self.publisher.publish(&Event::Ended(report.clone()));
         report
+    }
+
+    /// Whether the run that was interrupted does nothing any more but end.
+    fn only_has_to_end(&self) -> bool {
+        let ends = |record: &Record| matches!(record, Record::RunEnded { .. });
+        self.is_stopping() || decide(&self.log.state, Input::Resume, self.clock.now()).iter().any(ends)
     }
 
     /// Decides about an input, and before it about a shared budget that others have used up.
@@ -186,16 +201,19 @@ impl Driver {
         if let Some(budget) = exhausted.filter(|_| !exceeded) {
             self.commit(Input::Exhausted { budget }).await?;
             if let Some(report) = &mut self.ending {
-                report.undelivered.extend(said(input));
+                report.undelivered.extend(said(&input));
                 return Ok(());
             }
         }
         self.commit(input).await
     }
 
-    async fn not_durable(&mut self, error: String) -> Report {
+    /// Ends a run whose journal has failed, with what was said when it did.
+    async fn not_durable(&mut self, error: String, said: Option<Arc<Message>>) -> Report {
         Box::pin(self.stop_everything()).await;
-        self.report(Outcome::Failed { failure: Failure::Journal(error) })
+        let mut report = self.report(Outcome::Failed { failure: Failure::Journal(error) });
+        report.undelivered.extend(said);
+        report
     }
 
     /// Decides, makes the records durable, and only then takes them in and tells of them.
@@ -204,6 +222,11 @@ impl Driver {
         if records.is_empty() {
             tracing::debug!("an input that the run has no use for was dropped");
             return Ok(());
+        }
+        // A tool that was spawned and hasn't had its first turn must not start any more. If this isn't durable in the end,
+        // everything stops as well.
+        if records.iter().any(|it| matches!(it, Record::Cancelled { .. } | Record::Expired | Record::Interrupted)) {
+            self.stop.cancel();
         }
         let expected = self.log.records;
         self.journal.append(&self.session, expected, &records).await.map_err(|error| NotDurable(error.to_string()))?;
@@ -392,24 +415,18 @@ impl Driver {
     fn with_late_messages(&mut self, mut report: Report) -> Report {
         self.inbox.close();
         while let Ok(input) = self.inbox.try_recv() {
-            report.undelivered.extend(said(*input));
+            report.undelivered.extend(said(&input));
         }
         report
     }
 }
 
-/// What an input says to the model.
-fn said(input: Input) -> Option<Arc<Message>> {
+/// What somebody says with an input.
+fn said(input: &Input) -> Option<Arc<Message>> {
     match input {
-        Input::Queue { message, .. } | Input::Interrupt { message } => Some(Arc::new(message.into())),
+        Input::Queue { message, .. } | Input::Interrupt { message } => Some(Arc::new(message.clone().into())),
         _ => None,
     }
-}
-
-/// Whether a run has ended without hearing a prompt.
-fn is_undelivered(prompt: &Prompt, report: &Report) -> bool {
-    let said = prompt.message.as_ref().map(|message| Message::User(message.clone()));
-    said.is_some_and(|said| report.undelivered.iter().any(|message| **message == said))
 }
 
 /// What a tool tells next. `None` as long as none has started.

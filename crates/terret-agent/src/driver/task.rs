@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
-use terret_llm::{Message, Money, ToolCall, Usage};
+use terret_llm::{ErrorKind, Message, ModelError, Money, ToolCall, Usage};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -82,6 +82,12 @@ impl Driver {
                 let model = agent.model_at(model).clone();
                 let span = trace::compaction(model.spec());
                 let summary = async move {
+                    // It may get its first turn when everything is being stopped.
+                    if cancel.is_cancelled() {
+                        let failure = Failure::Model(ModelError::new(ErrorKind::Aborted, "stopped before it started"));
+                        let failed = SummaryFailed { failure, usage: Usage::default() };
+                        return Finished::Summarised(Err(failed), Money::ZERO);
+                    }
                     let summary = agent.0.summarizer.summarize(&messages, &*model, cancel).await;
                     let usage = summary.as_ref().map_or_else(|failed| failed.usage, |summary| summary.usage);
                     Finished::Summarised(summary, cost(&*model, &usage))
@@ -207,6 +213,9 @@ async fn run_tool(agent: &Agent, call: &ToolCall, validated: Option<Value>, cont
     };
     if let Err(output) = parts.hooks.before_tool(call, &arguments).await {
         return output;
+    }
+    if context.cancel.is_cancelled() {
+        return ToolOutput::error("The tool was stopped before it started.");
     }
     let time_limit = tool.time_limit().or(parts.tool_time_limit);
     let output = within(time_limit, parts.grace, context, |context| caught(tool, arguments, context)).await;

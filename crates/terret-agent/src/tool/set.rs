@@ -79,6 +79,14 @@ impl ToolSet {
         self.0.tools.get(name).map(|entry| &*entry.tool)
     }
 
+    /// The same set with each tool in a wrapping that keeps its name and schema.
+    #[cfg(feature = "testing")]
+    pub(crate) fn map<T: Tool + 'static>(&self, wrap: impl Fn(SharedTool) -> Arc<T>) -> Self {
+        let tools = self.0.specs.iter().filter_map(|spec| self.0.tools.get(&spec.name));
+        // A set that was built can be built again.
+        Self::new(tools.map(|entry| wrap(entry.tool.clone()) as SharedTool)).unwrap_or_else(|_| self.clone())
+    }
+
     /// The arguments of a call as a value, or everything that is wrong with them. `None` for an unknown tool.
     pub fn validate(&self, name: &str, arguments: &Arguments) -> Option<Result<Value, Rejected>> {
         let entry = self.0.tools.get(name)?;
