@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use terret_agent::machine::{Outcome, Record, State, apply};
+use terret_agent::machine::{Record, State, apply};
 use terret_agent::{SessionId, fold};
 use terret_llm::Transcript;
 
+use crate::copied::{close_open_calls, end_run};
 use crate::database::open_to_write;
 use crate::error::{Damage, StoreError};
 use crate::index::{Index, stamp};
@@ -116,8 +117,9 @@ impl SqliteJournal {
     }
 
     /// Makes a new session of the first `messages` messages of another one, or of all that can be read of it. Results
-    /// stay with their calls, and so it may be some fewer. The other session may be open, or damaged. A run that hasn't ended
-    /// is ended in the new one, so that it isn't gone on with twice.
+    /// stay with their calls, and so it may be some more. The other session may be open, or damaged. A run that hasn't ended
+    /// is ended in the new one, and calls without a result get one that says so: they are the other session's, which may go
+    /// on with them.
     pub fn fork(&self, session: &SessionId, messages: Option<usize>, new: &SessionId) -> Result<Forked, StoreError> {
         let Reading { records, damage } = self.reader(session)?.read_all()?;
         let whole = records.iter().zip(0..).take_while(|(kept, seq)| kept.seq == *seq && !is_damaged(&damage, *seq));
@@ -126,11 +128,9 @@ impl SqliteJournal {
             records.truncate(cut_after(&records, messages));
         }
         let origin = Origin { session: session.clone(), records: records.len() as u64 };
-        if fold(&records).run().is_some() {
-            // That run is the other session's, and may go on there. What it has left open is settled here.
-            let reason = "the session was forked while it ran".into();
-            records.push(Record::RunEnded { outcome: Outcome::Cancelled { reason, still_running: Vec::new() } });
-        }
+        let state = fold(&records);
+        records.extend(close_open_calls(&state));
+        records.extend(end_run(&state, "this is a copy"));
         self.make(new, &records, Some(&origin))?;
         if !records.is_empty() {
             self.set_up(new, &self.reader(session)?.setup().unwrap_or_default())?;
@@ -225,21 +225,22 @@ fn is_damaged(damage: &[Damage], seq: u64) -> bool {
     })
 }
 
-/// How many records yield as many of the first `messages` messages as can be had without splitting results from their
-/// calls. The end of a run belongs to its last message.
+/// How many records yield the first `messages` messages, and the results of their calls. The end of a run belongs to its
+/// last message.
 fn cut_after(records: &[Record], messages: usize) -> usize {
-    let (mut state, mut longest, mut cut) = (State::new(), 0, 0);
+    let mut state = State::new();
+    let complete = |state: &State| state.transcript().len() >= messages && state.batch().is_none();
+    if complete(&state) {
+        return 0;
+    }
     for (record, after) in records.iter().zip(1..) {
         apply(&mut state, record);
-        let length = state.transcript().len();
-        if length > messages {
-            break;
-        }
-        if length > longest || (cut + 1 == after && matches!(record, Record::RunEnded { .. })) {
-            (longest, cut) = (length, after);
+        if complete(&state) {
+            let ends = matches!(records.get(after), Some(Record::RunEnded { .. }));
+            return after + usize::from(ends);
         }
     }
-    cut
+    records.len()
 }
 
 impl Reader {

@@ -48,6 +48,7 @@ mod blobs;
 mod catalog;
 mod chain;
 mod checkpoint;
+mod copied;
 mod database;
 mod error;
 mod head;

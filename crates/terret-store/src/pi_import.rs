@@ -9,8 +9,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use terret_agent::SessionId;
 use terret_agent::machine::{Limits, Outcome, QueueKind, Record, RunId, State, Task, apply};
-use terret_llm::{AssistantMessage, Content, Message, Money, StopReason, ToolCall, ToolResultMessage, UserMessage};
+use terret_llm::{AssistantMessage, Message, Money, StopReason, UserMessage};
 
+use crate::copied::close_open_calls;
 use crate::error::StoreError;
 use crate::journal::SqliteJournal;
 use crate::setup::Setup;
@@ -326,10 +327,8 @@ impl History {
     }
 
     fn close_open_calls(&mut self) {
-        let calls = self.state.batch().into_iter().flat_map(|batch| &batch.calls);
-        let open: Vec<Arc<ToolCall>> = calls.filter(|it| !it.is_closed()).map(|it| it.call.clone()).collect();
-        for call in open {
-            self.push(Record::CallClosed { result: Arc::new(no_result(&call)) });
+        for record in close_open_calls(&self.state) {
+            self.push(record);
         }
     }
 
@@ -337,15 +336,4 @@ impl History {
         apply(&mut self.state, &record);
         self.records.push(record);
     }
-}
-
-fn no_result(call: &ToolCall) -> Message {
-    Message::ToolResult(ToolResultMessage {
-        tool_call_id: call.id.clone(),
-        tool_name: call.name.clone(),
-        content: vec![Content::text("Outcome unknown: no result of this call was kept.")],
-        details: None,
-        is_error: true,
-        timestamp: 0,
-    })
 }

@@ -5,11 +5,12 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use support::{picture, said, texts, written};
 use tempfile::TempDir;
 use terret_agent::machine::Outcome;
-use terret_agent::{Agent, EffectClass, Journal, SessionId, tool};
+use terret_agent::{Agent, EffectClass, Event, Journal, SessionId, tool};
 use terret_llm::{Content, Message, Money, ScriptedModel, ScriptedReply, ToolCall};
 use terret_store::{Damage, Origin, SqliteJournal, StoreError};
 
@@ -267,7 +268,7 @@ async fn a_fork_has_the_messages_before_the_cut_and_goes_its_own_way() {
     let journal = talk(&folder, "weather", "Rain?").await;
     let (whole, _) = journal.transcript(&id("weather")).unwrap();
     assert_eq!(whole.len(), 6, "question, call, result, answer, question, answer");
-    for (messages, expected) in [(None, 6), (Some(1), 1), (Some(3), 3), (Some(4), 4), (Some(9), 6)] {
+    for (messages, expected) in [(None, 6), (Some(1), 1), (Some(2), 3), (Some(3), 3), (Some(4), 4), (Some(9), 6)] {
         let new = SessionId::new();
         let forked = journal.fork(&id("weather"), messages, &new).unwrap();
         assert_eq!(forked.damage, []);
@@ -331,4 +332,40 @@ async fn what_was_listed_once_is_not_read_again() {
     assert_eq!(after.first_prompt, before.first_prompt);
     let damage = journal.reader(&id("weather")).unwrap().read_all().unwrap().damage;
     assert!(matches!(damage[..], [Damage::Changed { record: 0 }, Damage::Unreadable { record: 0, .. }]), "{damage:?}");
+}
+
+#[tokio::test]
+async fn a_copy_of_a_session_at_work_starts_nothing_and_asks_no_tool_what_it_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::new(folder.path());
+    let replies = [ScriptedReply::calls([ToolCall::new("c1", "endless", "{}")])];
+    let (started, discovered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let endless = || {
+        let (started, discovered) = (started.clone(), discovered.clone());
+        tool("endless", "", move |_: Nothing, _| {
+            started.fetch_add(1, Ordering::SeqCst);
+            async {
+                std::future::pending::<()>().await;
+                Ok("never")
+            }
+        })
+        .discover(move |_| {
+            discovered.fetch_add(1, Ordering::SeqCst);
+            async { None }
+        })
+    };
+    let agent = Agent::builder(ScriptedModel::new(replies)).tool(endless()).build().unwrap();
+    let session = agent.open(Arc::new(journal.clone()), id("at work")).await.unwrap();
+    let mut run = session.prompt("?");
+    while !matches!(run.next().await, Some(Event::ToolStarted { .. })) {}
+
+    journal.fork(&id("at work"), None, &id("copy")).unwrap();
+    let model = ScriptedModel::new([ScriptedReply::text("As you like.")]);
+    let agent = Agent::builder(model.clone()).tool(endless()).build().unwrap();
+    let copy = agent.open(Arc::new(journal.clone()), id("copy")).await.unwrap();
+    assert_eq!(copy.prompt("and now?").report().await.outcome, Outcome::Completed);
+    assert_eq!((started.load(Ordering::SeqCst), discovered.load(Ordering::SeqCst)), (1, 0));
+    let sent = serde_json::to_string(&model.requests()[0].messages).unwrap();
+    assert!(sent.contains("Outcome unknown") && sent.contains("and now?"), "{sent}");
+    drop(run);
 }

@@ -60,6 +60,12 @@ impl Output for Text {
             Outcome::Failed { failure: Failure::Model(error) } => complain(&error.to_string()),
             outcome => complain(&outcome.to_string()),
         }
+        for message in &report.undelivered {
+            if let Message::User(message) = &**message {
+                let said: String = message.content.iter().filter_map(|content| content.as_text()).collect();
+                complain(&format!("not told to the model: {}", shortened(&said.replace('\n', " "), 200)));
+            }
+        }
         let mut summary = summary(report, took, self.priced);
         if let Some(session) = &self.session {
             summary += &format!(" · session {}", clean(session));

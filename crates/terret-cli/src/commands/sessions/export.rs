@@ -1,7 +1,7 @@
 //! `terret sessions export`
 
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use terret::store::{Damage, SessionInfo, SqliteJournal, StoreError};
@@ -19,7 +19,7 @@ pub(crate) struct Export {
     /// What to write; what the end of the file's name says without this, else jsonl
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
-    /// The file, which is written anew; standard output without this
+    /// The file, which is written anew; standard output without this, and with -
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -44,14 +44,26 @@ pub(super) fn run(journal: &SqliteJournal, args: &Export) -> Result<Exit, Proble
         Some("md" | "markdown") => Format::Md,
         _ => Format::Jsonl,
     });
-    let damage = match &args.output {
+    let file = args.output.as_deref().filter(|file| *file != Path::new("-"));
+    let damage = match file {
         None => {
             let mut out = BufWriter::new(io::stdout().lock());
             let damage = write(journal, &info, format, &mut out).map_err(unwritten)?;
             out.flush().map_err(unwritable)?;
             damage
         }
+        // A device, a pipe: it is there to be written to, and not to be replaced.
+        Some(path) if path.metadata().is_ok_and(|about| !about.is_file() && !about.is_dir()) => {
+            let problem = |error: io::Error| Problem::new(Exit::RunFailed, format!("{}: {error}", path.display()));
+            let file = std::fs::OpenOptions::new().write(true).open(path).map_err(problem)?;
+            let mut out = BufWriter::new(file);
+            let damage = write(journal, &info, format, &mut out).map_err(unwritten)?;
+            out.flush().map_err(problem)?;
+            damage
+        }
         Some(path) => {
+            // What a link leads to is what is meant.
+            let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
             let problem = |error: io::Error| Problem::new(Exit::RunFailed, format!("{}: {error}", path.display()));
             // Beside it, so that there is the old file or the new one, and never a half.
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
