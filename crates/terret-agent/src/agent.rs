@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
+use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use terret_llm::{
@@ -23,7 +24,7 @@ use crate::gate::{AllowAll, Gate};
 use crate::hooks::{HookList, Hooks};
 use crate::journal::{Journal, JournalError, MemoryJournal, Resumed, SessionId};
 use crate::limit::Spill;
-use crate::machine::{Answer, Failure, Input, Limits, Outcome, Prompt, QueueKind, RunId, Spent, Task};
+use crate::machine::{Answer, Input, Limits, Prompt, QueueKind, RunId, Task};
 use crate::review::{Reviewer, TypedRun};
 use crate::tool::{SharedTool, Tool, ToolSet, ToolSetError};
 
@@ -359,8 +360,14 @@ impl Session {
         let session = self.clone();
         let span = trace::run(&self.id, self.agent.model().spec());
         let reins = Reins { publisher, inbox, cancel, reviewer };
+        // Takes its place in the line now, and not when its task has its first turn.
+        let mut turn = Box::pin(self.log.clone().lock_owned());
+        let first = (&mut turn).now_or_never();
         let running = async move {
-            let log = session.log.lock_owned().await;
+            let log = match first {
+                Some(log) => log,
+                None => turn.await,
+            };
             let report =
                 Driver::new(session.agent, session.journal, session.id, log, reins).run(Box::new(prompt)).await;
             trace::run_ended(&tracing::Span::current(), &report);
@@ -421,12 +428,7 @@ impl Run {
 
     /// Waits for the end.
     pub async fn report(mut self) -> Report {
-        let lost = || Report {
-            outcome: Outcome::Failed { failure: Failure::Journal("the run's task was lost".into()) },
-            spent: Spent::default(),
-            text: None,
-            undelivered: Vec::new(),
-        };
+        let lost = Report::lost;
         match self.report.take() {
             Some(report) => report.await.unwrap_or_else(|_| lost()),
             None => lost(),

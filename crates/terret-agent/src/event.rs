@@ -136,6 +136,14 @@ pub struct Report {
     pub undelivered: Vec<Arc<Message>>,
 }
 
+impl Report {
+    /// Of a run whose task has come to an end before it.
+    pub(crate) fn lost() -> Self {
+        let outcome = Outcome::Failed { failure: Failure::Lost };
+        Self { outcome, spent: Spent::default(), text: None, undelivered: Vec::new() }
+    }
+}
+
 /// How many bytes of fragments (of replies and of tools' progress) a reader may leave unread.
 const UNREAD_FRAGMENTS: usize = 1 << 20;
 
@@ -162,6 +170,7 @@ pub(crate) struct Subscriber(Arc<Mutex<Channel>>);
 struct Channel {
     snapshot: Snapshot,
     readers: Vec<Arc<Mutex<Unread>>>,
+    ended: bool,
 }
 
 #[derive(Default)]
@@ -235,13 +244,17 @@ impl Publisher {
     pub(crate) fn publish(&self, event: &Event) {
         let mut channel = lock(&self.0);
         channel.snapshot.take_in(event);
+        channel.ended |= matches!(event, Event::Ended(_));
         channel.readers.retain(|reader| lock(reader).put(event));
     }
 }
 
-/// However the run ends, its readers end, too.
+/// However the run ends, its readers hear of an end, and end, too.
 impl Drop for Publisher {
     fn drop(&mut self) {
+        if !lock(&self.0).ended {
+            self.publish(&Event::Ended(Report::lost()));
+        }
         for reader in lock(&self.0).readers.drain(..) {
             let mut unread = lock(&reader);
             unread.ended = true;
@@ -258,6 +271,7 @@ impl Subscriber {
         if channel.snapshot != Snapshot::default() {
             unread.events.push_back(Event::Snapshot(channel.snapshot.clone()));
         }
+        unread.ended = channel.ended;
         let unread = Arc::new(Mutex::new(unread));
         channel.readers.push(unread.clone());
         Events { unread, channel: self.0.clone() }
@@ -305,34 +319,37 @@ impl Unread {
         if self.lagged && is_fragment(event) {
             return true;
         }
+        // Nothing comes after the end.
+        self.lagged &= !matches!(event, Event::Ended(_));
         if bytes > 0 && self.fragments > 0 && self.fragments + bytes > UNREAD_FRAGMENTS {
             self.lagged = true;
             self.events.push_back(Event::Lagged);
+        } else if self.join(event) {
+            self.fragments += bytes - FRAGMENT;
         } else {
             self.fragments += bytes;
-            if !self.join(event) {
-                self.events.push_back(event.clone());
-            }
+            self.events.push_back(event.clone());
         }
         self.wake();
         true
     }
 
-    /// Appends a fragment to the unread one before it, if both are of the same block.
+    /// Appends a fragment to the unread one before it, if both are of the same block or tool.
     fn join(&mut self, event: &Event) -> bool {
-        let Some(Event::Delta { epoch, event: StreamEvent::BlockDelta { index, text } }) = self.events.back_mut()
-        else {
-            return false;
-        };
-        match event {
-            Event::Delta { epoch: e, event: StreamEvent::BlockDelta { index: i, text: more } }
-                if (e, i) == (epoch, index) =>
+        use StreamEvent::BlockDelta;
+        match (self.events.back_mut(), event) {
+            (
+                Some(Event::Delta { epoch, event: BlockDelta { index, text } }),
+                Event::Delta { epoch: e, event: BlockDelta { index: i, text: more } },
+            ) if (e, i) == (epoch, &*index) => text.push_str(more),
+            (Some(Event::ToolProgress { call_id, text }), Event::ToolProgress { call_id: id, text: more })
+                if id == call_id =>
             {
-                text.push_str(more);
-                true
+                text.push_str(more)
             }
-            _ => false,
+            _ => return false,
         }
+        true
     }
 
     fn take(&mut self) -> Option<Event> {
@@ -353,15 +370,19 @@ fn is_fragment(event: &Event) -> bool {
     matches!(event, Event::Delta { .. } | Event::ToolProgress { .. })
 }
 
-/// How much of an event is text that a slow reader can do without.
+/// How much a slow reader can do without of an event: its text, and the room that it takes.
 fn fragment_bytes(event: &Event) -> usize {
     match event {
         Event::Delta { event: StreamEvent::BlockDelta { text, .. }, .. } | Event::ToolProgress { text, .. } => {
-            text.len()
+            text.len() + FRAGMENT
         }
+        Event::Delta { .. } => FRAGMENT,
         _ => 0,
     }
 }
+
+/// Bytes that a fragment takes beside its text.
+const FRAGMENT: usize = size_of::<Event>();
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -396,7 +417,7 @@ mod tests {
 
     #[test]
     fn what_a_slow_reader_leaves_is_bounded_and_that_is_said_once() {
-        let half = "x".repeat(UNREAD_FRAGMENTS / 2);
+        let half = "x".repeat(UNREAD_FRAGMENTS / 2 - FRAGMENT);
         let ended = Event::Cancelled { reason: "enough".into() };
         let events = [delta(0, &half), delta(1, &half), delta(2, &half), delta(3, &half), ended.clone()];
         assert_eq!(unread(&events), [delta(0, &half), delta(1, &half), Event::Lagged, ended]);

@@ -70,14 +70,16 @@ pub(crate) struct HookList(pub(crate) Vec<Arc<dyn Hooks>>);
 impl HookList {
     pub(crate) async fn before_model(&self, mut request: Request) -> Result<Request, Failure> {
         for hook in &self.0 {
-            request = caught(hook.before_model(request)).await.map_err(|error| failure("before_model", error))?;
+            request = caught(async move { hook.before_model(request).await })
+                .await
+                .map_err(|error| failure("before_model", error))?;
         }
         Ok(request)
     }
 
     pub(crate) async fn before_tool(&self, call: &ToolCall, arguments: &Value) -> Result<(), ToolOutput> {
         for hook in &self.0 {
-            if let Err(error) = caught(hook.before_tool(call, arguments)).await {
+            if let Err(error) = caught(async { hook.before_tool(call, arguments).await }).await {
                 return Err(ToolOutput::error(format!("Not executed: the hook before_tool failed: {error}")));
             }
         }
@@ -86,7 +88,7 @@ impl HookList {
 
     pub(crate) async fn after_tool(&self, call: &ToolCall, mut output: ToolOutput) -> ToolOutput {
         for hook in &self.0 {
-            output = match caught(hook.after_tool(call, output)).await {
+            output = match caught(async move { hook.after_tool(call, output).await }).await {
                 Ok(output) => output,
                 Err(error) => {
                     let text = format!("The tool ran. Its output is withheld: the hook after_tool failed: {error}");
@@ -99,7 +101,7 @@ impl HookList {
 
     pub(crate) async fn at_end(&self, reply: &AssistantMessage) -> Result<Review, Failure> {
         for hook in &self.0 {
-            match caught(hook.at_end(reply)).await.map_err(|error| failure("at_end", error))? {
+            match caught(async { hook.at_end(reply).await }).await.map_err(|error| failure("at_end", error))? {
                 Review::Accept => {}
                 objection => return Ok(objection),
             }
@@ -112,7 +114,7 @@ fn failure(hook: &str, HookError(message): HookError) -> Failure {
     Failure::Hook { hook: hook.into(), message }
 }
 
-async fn caught<T>(hook: BoxFuture<'_, Result<T, HookError>>) -> Result<T, HookError> {
+async fn caught<T>(hook: impl Future<Output = Result<T, HookError>>) -> Result<T, HookError> {
     let result = AssertUnwindSafe(hook).catch_unwind().await;
     result.unwrap_or_else(|panic| Err(HookError(format!("it panicked: {}", panic_message(&*panic)))))
 }

@@ -1,7 +1,9 @@
 //! The size limit of tool results.
 
 use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use terret_llm::{Content, Text};
 
@@ -29,7 +31,7 @@ pub(crate) async fn limit(
         }
         let kept = match spill {
             None => String::new(),
-            Some(spill) => match spill.keep(call_id, text).await {
+            Some(spill) => match kept(spill, call_id, text).await {
                 Ok(place) => format!("\n[All of it is in {place}]"),
                 Err(error) => format!("\n[It could not be kept whole: {error}]"),
             },
@@ -38,6 +40,11 @@ pub(crate) async fn limit(
         room = 0;
     }
     output
+}
+
+async fn kept(spill: &dyn Spill, call_id: &str, text: &str) -> std::io::Result<String> {
+    let kept = AssertUnwindSafe(async { spill.keep(call_id, text).await }).catch_unwind().await;
+    kept.unwrap_or_else(|_| Err(std::io::Error::other("who was to keep it panicked")))
 }
 
 /// The beginning of a text of more than so many characters, and how long it is.

@@ -275,8 +275,11 @@ async fn a_transcript_that_comes_near_the_window_is_summarised_before_the_call()
 async fn what_the_last_replys_usage_tells_counts_more_than_an_estimate() {
     let mut usage = Usage::default();
     usage.input = 100_000;
-    let replies =
-        [ScriptedReply::text("y".repeat(900)).usage(usage), ScriptedReply::text("Notes."), ScriptedReply::text("So.")];
+    let replies = [
+        ScriptedReply::text("y".repeat(20_000)).usage(usage),
+        ScriptedReply::text("Notes."),
+        ScriptedReply::text("So."),
+    ];
     let session = agent(replies).limits(with_window(100_000)).build().unwrap().session();
     session.prompt("?").report().await;
     let ran = Ran::to_end(session.prompt("and now?")).await;

@@ -1,8 +1,10 @@
 //! The model call in flight.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use terret_llm::{ErrorKind, Model, ModelError, Money, ReplyStream, Request, StreamEvent, Transcript, Usage};
 use tokio_util::sync::CancellationToken;
@@ -10,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::trace::CallSpan;
 use crate::agent::Agent;
 use crate::event::{Event, Publisher};
+use crate::hooks::panic_message;
 use crate::machine::{Epoch, Failure, Input};
 
 /// A model call, from the hooks before it to its end.
@@ -45,10 +48,16 @@ impl ModelCall {
         let span = CallSpan::chat(model.spec());
         let cancel = stop.child_token();
         let phase = match parts.hooks.0.is_empty() {
-            true => Phase::Streaming(span.enter(|| model.stream(request, cancel))),
+            true => match span.enter(|| stream(&*model, request, cancel)) {
+                Ok(stream) => Phase::Streaming(stream),
+                Err(failure) => Phase::Preparing(Box::pin(std::future::ready(Err(failure)))),
+            },
             false => {
                 let (hooks, model) = (parts.hooks.clone(), model.clone());
-                Phase::Preparing(Box::pin(async move { Ok(model.stream(hooks.before_model(request).await?, cancel)) }))
+                Phase::Preparing(Box::pin(async move {
+                    let request = hooks.before_model(request).await?;
+                    stream(&*model, request, cancel)
+                }))
             }
         };
         Self { epoch, model, phase, span }
@@ -72,7 +81,14 @@ impl ModelCall {
                     }
                 },
             };
-            match stream.next().await {
+            let event = match next(stream).await {
+                Ok(event) => event,
+                Err(failure) => {
+                    call.span.failed(&failure);
+                    return Some(failed(epoch, failure, Usage::default(), Money::ZERO));
+                }
+            };
+            match event {
                 Some(StreamEvent::Done(reply)) => {
                     call.span.replied(reply.message());
                     let cost = cost(&*call.model, &reply.message().usage);
@@ -99,14 +115,35 @@ impl ModelCall {
 
     /// What a call has used up that was told to stop.
     pub(super) async fn stopped(self) -> (Usage, Money) {
-        let Phase::Streaming(stream) = self.phase else { return (Usage::default(), Money::ZERO) };
-        let usage = match tokio::time::timeout(PATIENCE, stream.finish()).await {
-            Ok(Ok(reply)) => reply.message().usage,
-            Ok(Err(failed)) => failed.partial.usage,
-            Err(_) => Usage::default(),
+        let Phase::Streaming(mut stream) = self.phase else { return (Usage::default(), Money::ZERO) };
+        let end = async {
+            loop {
+                match next(&mut stream).await {
+                    Ok(Some(StreamEvent::Done(reply))) => return reply.message().usage,
+                    Ok(Some(StreamEvent::Failed(failed))) => return failed.partial.usage,
+                    Ok(None) | Err(_) => return Usage::default(),
+                    // A stream that is always ready must not keep the run from ending.
+                    Ok(Some(_)) => tokio::task::consume_budget().await,
+                }
+            }
         };
+        let usage = tokio::time::timeout(PATIENCE, end).await.unwrap_or_default();
         (usage, cost(&*self.model, &usage))
     }
+}
+
+/// Starts a call. A model that panics has failed, and no more.
+fn stream(model: &dyn Model, request: Request, cancel: CancellationToken) -> Result<ReplyStream, Failure> {
+    catch_unwind(AssertUnwindSafe(|| model.stream(request, cancel))).map_err(|panic| panicked(&*panic))
+}
+
+async fn next(stream: &mut ReplyStream) -> Result<Option<StreamEvent>, Failure> {
+    AssertUnwindSafe(stream.next()).catch_unwind().await.map_err(|panic| panicked(&*panic))
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let message = format!("the model failed by a bug of its own (it panicked): {}", panic_message(panic));
+    Failure::Model(ModelError::new(ErrorKind::Protocol, message))
 }
 
 /// How long a call may take to end that was cancelled. Models promise 100 ms.

@@ -127,6 +127,7 @@ fn kind(failure: &Failure) -> &'static str {
         Failure::Compaction(_) => "compaction",
         Failure::Objected(_) => "objected",
         Failure::Hook { .. } => "hook",
+        Failure::Lost => "lost",
         Failure::Journal(_) => "journal",
     }
 }

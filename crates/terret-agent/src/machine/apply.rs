@@ -184,7 +184,8 @@ impl Progress {
     }
 
     fn call_mut(&mut self, call_id: &str) -> Option<&mut Call> {
-        self.batch.as_mut()?.calls.iter_mut().find(|call| call.call.id == call_id)
+        // A damaged reply may have an id twice: then each of its calls gets its turn.
+        self.batch.as_mut()?.calls.iter_mut().find(|call| call.call.id == call_id && !call.is_closed())
     }
 
     fn set_stage(&mut self, call_id: &str, stage: CallStage) {

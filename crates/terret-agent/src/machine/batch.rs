@@ -79,19 +79,19 @@ impl Batch {
     pub fn idempotency_key(&self, call: &Call) -> String {
         format!("{}/{}/{}", self.run.0, self.epoch, call.call.id)
     }
-}
 
-impl Call {
-    /// What a person's answer has to name: this call with these arguments, and no other.
-    pub fn digest(&self) -> String {
+    /// What a person's answer has to name: this call of this reply with these arguments, and no other.
+    pub fn digest(&self, call: &Call) -> String {
         let mut hash = Sha256::new();
-        for part in [&self.call.id, &self.call.name, self.call.arguments.as_str()] {
+        for part in [&self.idempotency_key(call), &call.call.name, call.call.arguments.as_str()] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
+}
 
+impl Call {
     /// Whether its tool has not started, and may never.
     pub fn is_waiting(&self) -> bool {
         matches!(self.stage, CallStage::Gating { .. } | CallStage::Asked { .. } | CallStage::Allowed)

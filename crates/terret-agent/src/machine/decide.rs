@@ -113,6 +113,8 @@ impl Plan<'_> {
                 if let Some(call) = self.acting(epoch, &call_id, |stage| matches!(stage, CallStage::Gating { .. })) {
                     self.commit(match verdict {
                         Verdict::Allow => Record::CallAllowed { call_id },
+                        // What a person has approved for the run saves the question, and nothing else.
+                        Verdict::Ask { .. } if self.is_approved(&call) => Record::CallAllowed { call_id },
                         Verdict::Ask { question } => Record::CallAsked { call_id, question },
                         Verdict::Deny { reason } => error(&call, told::denied(&reason), self.at),
                         Verdict::Reject { explanation } => error(&call, explanation, self.at),
@@ -122,7 +124,7 @@ impl Plan<'_> {
             Input::Answered { call_id, digest, answer } => {
                 let epoch = self.progress.epoch;
                 let asked = self.acting(epoch, &call_id, |stage| matches!(stage, CallStage::Asked { .. }));
-                if let Some(call) = asked.filter(|call| call.digest() == digest) {
+                if let Some(call) = asked.filter(|call| self.digest(call) == digest) {
                     self.commit(answered(&call, answer, self.at));
                 }
             }
@@ -210,7 +212,15 @@ impl Plan<'_> {
     fn is_reviewing(&self, epoch: Epoch) -> bool {
         let Some(run) = &self.progress.run else { return false };
         let between = run.stage == Stage::Acting && self.progress.batch.is_none();
-        between && epoch == self.progress.epoch && matches!(self.progress.turn(run), Turn::Review)
+        between && epoch == self.progress.epoch && matches!(self.progress.turn(run, None), Turn::Review)
+    }
+
+    fn digest(&self, call: &Call) -> String {
+        self.progress.batch.as_ref().map(|batch| batch.digest(call)).unwrap_or_default()
+    }
+
+    fn is_approved(&self, call: &Call) -> bool {
+        self.progress.run.as_ref().is_some_and(|run| run.approved.contains(&call.call.name))
     }
 
     fn waits(&self, id: u64) -> bool {

@@ -1,5 +1,5 @@
 use super::next::Turn;
-use super::{Call, CallStage, Effect, RunState, Stage, State};
+use super::{Batch, Call, CallStage, Effect, RunState, Stage, State};
 
 /// What must be in flight in this state.
 pub fn due(state: &State) -> Vec<Effect<'_>> {
@@ -12,8 +12,8 @@ pub fn due(state: &State) -> Vec<Effect<'_>> {
         (Stage::Compacting { cut }, _) => {
             vec![Effect::Compact { epoch, model, messages: state.transcript().get(..*cut).unwrap_or_default() }]
         }
-        (Stage::Acting, Some(batch)) => batch.calls.iter().filter_map(|call| of_call(state, run, call)).collect(),
-        (Stage::Acting, None) => match state.progress.turn(run) {
+        (Stage::Acting, Some(batch)) => batch.calls.iter().filter_map(|call| of_call(state, batch, call)).collect(),
+        (Stage::Acting, None) => match state.progress.turn(run, None) {
             Turn::Review => vec![Effect::Review { epoch }],
             _ => Vec::new(),
         },
@@ -22,15 +22,12 @@ pub fn due(state: &State) -> Vec<Effect<'_>> {
     effects
 }
 
-fn of_call<'a>(state: &'a State, run: &RunState, it: &'a Call) -> Option<Effect<'a>> {
+fn of_call<'a>(state: &'a State, batch: &'a Batch, it: &'a Call) -> Option<Effect<'a>> {
     let (epoch, call) = (state.epoch(), &*it.call);
-    let key = || state.batch().map(|batch| batch.idempotency_key(it)).unwrap_or_default();
+    let key = || batch.idempotency_key(it);
     match &it.stage {
-        CallStage::Gating { approved } => {
-            let approved = *approved || run.approved.contains(&call.name);
-            Some(Effect::Gate { epoch, call, approved })
-        }
-        CallStage::Asked { question } => Some(Effect::Ask { call, question, digest: it.digest() }),
+        CallStage::Gating { approved } => Some(Effect::Gate { epoch, call, approved: *approved }),
+        CallStage::Asked { question } => Some(Effect::Ask { call, question, digest: batch.digest(it) }),
         CallStage::Open => Some(Effect::StartTool { epoch, call, key: key() }),
         CallStage::InDoubt => Some(Effect::Discover { epoch, call, key: key() }),
         CallStage::Allowed | CallStage::Interrupted | CallStage::Closed(_) => None,

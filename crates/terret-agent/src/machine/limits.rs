@@ -27,12 +27,10 @@ pub struct Limits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_time: Option<NonZeroU64>,
     /// Replies in a row that make exactly the same calls. See [`LoopLimit`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<LoopLimit>,
     /// How often a failed model call is tried again, and when.
     pub retry: RetryLimits,
     /// When a long transcript is summarised; never, if there is nothing here.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction: Option<CompactionLimits>,
     /// How often a final reply may be objected to before the run fails.
     pub objections: u32,
@@ -116,6 +114,13 @@ impl Default for Limits {
             compaction: Some(CompactionLimits::for_window(None)),
             objections: 3,
         }
+    }
+}
+
+impl RetryLimits {
+    /// The longest wait that there can be.
+    pub(super) fn longest(&self) -> u64 {
+        self.max_backoff.max(self.max_wait)
     }
 }
 

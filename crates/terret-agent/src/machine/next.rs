@@ -18,7 +18,7 @@ impl Plan<'_> {
         let run = progress.run.as_ref()?;
         match (&run.stage, &progress.batch) {
             (Stage::Calling | Stage::Compacting { .. }, _) => None,
-            (Stage::Waiting { until }, _) if at < *until && run.exceeded.is_none() => None,
+            (Stage::Waiting { until }, _) if run.waits_until(*until, at) => None,
             (Stage::Failing(failure), _) => Some(ended(Outcome::Failed { failure: failure.clone() })),
             (Stage::Stopping(_), None) => None,
             (Stage::Stopping(StopCause::Interrupted), Some(batch)) => batch.close_waiting(told::INTERRUPTED, at),
@@ -28,7 +28,7 @@ impl Plan<'_> {
                 .or_else(|| batch.settle(run, at))
                 .or_else(|| batch.close_beyond_budget(run, at))
                 .or_else(|| batch.open_next(run)),
-            (Stage::Acting | Stage::Waiting { .. }, _) => self.begin(progress.turn(run)),
+            (Stage::Acting | Stage::Waiting { .. }, _) => self.begin(progress.turn(run, Some(at))),
         }
     }
 
@@ -39,12 +39,20 @@ impl Plan<'_> {
             Turn::Call => Some(Record::ModelCalled { epoch }),
             Turn::Review => None,
             Turn::End(outcome) => Some(ended(outcome)),
-            Turn::Compact { wanted } => Some(match self.cut() {
+            Turn::Compact { wanted } => Some(match self.cut().filter(|cut| wanted || self.is_worth_it(*cut)) {
                 Some(cut) => Record::CompactionStarted { epoch, cut },
                 None if wanted => ended(Outcome::Failed { failure: Failure::Compaction(NOTHING_TO_CUT.into()) }),
                 None => Record::ModelCalled { epoch },
             }),
         }
+    }
+
+    /// Whether a summary of what is before a cut can be shorter by more than a trifle. It isn't where what is sent beside
+    /// the transcript takes most of the window.
+    fn is_worth_it(&self, cut: usize) -> bool {
+        let limits = self.progress.run.as_ref().and_then(|run| run.limits.compaction);
+        let removed = self.messages().take(cut).map(|message| context::tokens(message)).sum::<u64>();
+        limits.is_some_and(|limits| removed > limits.reserve / 8)
     }
 
     /// Where the transcript can be cut, if it can.
@@ -75,13 +83,21 @@ pub(super) enum Turn {
 }
 
 impl Progress {
-    pub(super) fn turn(&self, run: &RunState) -> Turn {
-        let out_of = run.out_of();
+    /// `at` is the time, where it matters.
+    pub(super) fn turn(&self, run: &RunState, at: Option<i64>) -> Turn {
+        let expired = at.zip(run.deadline()).is_some_and(|(at, deadline)| at >= deadline);
+        let out_of = run.out_of().or(expired.then_some(Budget::WallTime));
+        let end = |budget| Turn::End(Outcome::OutOfBudget { budget, still_running: Vec::new() });
         match (run.task, self.tail) {
-            (Task::Compact, _) if run.compaction == Some(Compaction::Done) => Turn::End(Outcome::Completed),
-            (_, Tail::ToAnswer | Tail::Answered(StopReason::Pause)) | (Task::Compact, _) => {
+            // What is said meanwhile is handed back: nobody is going to answer it.
+            (Task::Compact, _) => match (run.compaction, out_of) {
+                (Some(Compaction::Done), _) => Turn::End(Outcome::Completed),
+                (_, Some(budget)) => end(budget),
+                (_, None) => Turn::Compact { wanted: true },
+            },
+            (_, Tail::ToAnswer | Tail::Answered(StopReason::Pause)) => {
                 if let Some(budget) = out_of {
-                    return Turn::End(Outcome::OutOfBudget { budget, still_running: Vec::new() });
+                    return end(budget);
                 }
                 self.steering().unwrap_or(match run.compaction {
                     Some(Compaction::Wanted) => Turn::Compact { wanted: true },
@@ -118,6 +134,14 @@ impl Progress {
     }
 }
 
+impl RunState {
+    /// Whether a retry still has to wait. A time that is further off than any wait was set by a clock that went wrong.
+    fn waits_until(&self, until: i64, at: i64) -> bool {
+        let left = u64::try_from(until.saturating_sub(at)).unwrap_or(0);
+        left > 0 && left <= self.limits.retry.longest() && self.exceeded.is_none()
+    }
+}
+
 impl Batch {
     /// A result for the first call that gets one without its tool: it is unknown, cut off, refused or interrupted.
     fn settle(&self, run: &RunState, at: i64) -> Option<Record> {
@@ -148,8 +172,9 @@ impl Batch {
     fn close_beyond_budget(&self, run: &RunState, at: i64) -> Option<Record> {
         match run.exceeded {
             Some(Budget::Loop) => return self.close_waiting(told::REPEATED, at),
-            Some(_) => return self.close_waiting(told::NO_BUDGET, at),
-            None => {}
+            Some(Budget::ToolCalls) => return self.close_waiting(told::NO_BUDGET, at),
+            // The tools of the last permitted reply still run.
+            Some(_) | None => {}
         }
         let spent = run.limits.tool_calls.is_some_and(|limit| run.spent.tool_calls >= limit.get());
         let wanted = self.calls.iter().any(Call::is_waiting);

@@ -61,6 +61,10 @@ pub enum Failure {
         /// Why.
         message: String,
     },
+    /// The run's task came to an end without the run's: something that it called panicked, or the runtime was shut down.
+    /// What the journal has kept can be gone on with.
+    #[error("the run was lost in the middle: something panicked, or the runtime was shut down")]
+    Lost,
     /// The journal could not keep a record, so nothing further was started.
     #[error("the journal could not be written: {0}")]
     Journal(String),

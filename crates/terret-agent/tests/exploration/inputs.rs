@@ -187,7 +187,7 @@ pub(crate) fn stale(machine: &dyn Machine, state: &State) -> Vec<Input> {
         // To other arguments than those that are asked about, or to a call that isn't asked about.
         let digest = match call.stage {
             CallStage::Asked { .. } => "another".to_owned(),
-            _ => call.digest(),
+            _ => state.batch().map(|batch| batch.digest(call)).unwrap_or_default(),
         };
         inputs.push(Input::Answered { call_id: call.call.id.clone(), digest, answer: Answer::Approve });
     }

@@ -107,8 +107,8 @@ fn mutants() -> Vec<Mutant> {
         in_decide("an answer fits any arguments", CRASH, |state, input, at| {
             let input = match input {
                 Input::Answered { call_id, answer, digest } => {
-                    let call = state.batch().and_then(|batch| batch.get(&call_id));
-                    let digest = call.map_or(digest, |call| call.digest());
+                    let call = state.batch().and_then(|batch| Some(batch.digest(batch.get(&call_id)?)));
+                    let digest = call.unwrap_or(digest);
                     Input::Answered { call_id, answer, digest }
                 }
                 other => other,

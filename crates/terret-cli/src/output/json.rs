@@ -278,6 +278,7 @@ impl ErrorLine {
             Failure::Compaction(_) => plain("compaction"),
             Failure::Objected(_) => plain("objected"),
             Failure::Hook { .. } => plain("hook"),
+            Failure::Lost => plain("lost"),
             Failure::Journal(_) => plain("journal"),
             _ => plain("other"),
         }
