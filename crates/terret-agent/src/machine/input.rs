@@ -63,7 +63,7 @@ pub enum Input {
     Answered {
         /// Which call.
         call_id: String,
-        /// [`Call::digest`](super::Call::digest) of the call that the person saw.
+        /// [`Batch::digest`](super::Batch::digest) of the call that the person saw.
         digest: String,
         /// What the person decided.
         answer: Answer,
