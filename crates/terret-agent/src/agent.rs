@@ -10,9 +10,7 @@ use futures_core::Stream;
 use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use terret_llm::{
-    Content, Expected, Model, ModelSpec, Options, OutputSchema, Transcript, UserMessage, wire::WireFormat,
-};
+use terret_llm::{Content, Expected, Model, Options, OutputSchema, Transcript, UserMessage};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tracing::Instrument as _;
 
@@ -136,9 +134,7 @@ impl Agent {
     /// The same agent, which asks for a final reply of this schema.
     fn expecting(&self, schema: &OutputSchema) -> Self {
         let mut parts = (*self.0).clone();
-        let supported = parts.models.iter().all(|model| schema.is_supported_by(model.spec(), parts.tools.specs()));
-        // Gemini 2 refuses a schema beside tools.
-        if supported && (parts.tools.specs().is_empty() || parts.models.iter().all(|model| takes_both(model.spec()))) {
+        if parts.models.iter().all(|model| schema.is_supported_by(model.spec(), parts.tools.specs())) {
             parts.options.output_schema = Some(schema.clone());
         }
         let wanted = format!(
@@ -376,12 +372,6 @@ impl Session {
         tokio::spawn(running.instrument(span));
         Run { events, handle, report: Some(report) }
     }
-}
-
-/// Whether a model takes a schema for its reply beside tools. Google's documentation of structured output has it from
-/// Gemini 3 on.
-fn takes_both(model: &ModelSpec) -> bool {
-    model.wire != WireFormat::GoogleGenerativeAi
 }
 
 /// What a user says: text, or text and images.

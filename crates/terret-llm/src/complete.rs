@@ -13,7 +13,7 @@ use crate::model::{Model, ModelSpec};
 use crate::request::{Options, OutputSchema, Request, ToolSpec};
 use crate::stream::{Failed, Reply};
 use crate::transcript::{Message, RawJson, StopReason, UserMessage};
-use crate::wire::EncodeError;
+use crate::wire::{EncodeError, WireFormat};
 
 /// A reply as a value.
 #[derive(Clone, Debug, PartialEq)]
@@ -180,7 +180,14 @@ impl<T> Clone for Expected<T> {
 
 impl OutputSchema {
     /// Whether requests to this model can carry the schema, beside these tools.
+    ///
+    /// On `google-generative-ai` never beside tools: models before Gemini 3 refuse a request that has both
+    /// ([structured output with tools](https://ai.google.dev/gemini-api/docs/structured-output)), and an id doesn't tell
+    /// which model it is.
     pub fn is_supported_by(&self, model: &ModelSpec, tools: &Arc<[ToolSpec]>) -> bool {
+        if model.wire == WireFormat::GoogleGenerativeAi && !tools.is_empty() {
+            return false;
+        }
         let options = Options { output_schema: Some(self.clone()), ..Options::default() };
         check(model, &Request { tools: tools.clone(), options, ..Request::default() }).is_ok()
     }

@@ -183,7 +183,8 @@ pub enum Verdict {
 pub enum Answer {
     /// The tool may start.
     Approve,
-    /// The tool may start, and so may all later calls of it in this run.
+    /// The tool may start, and what the gate would ask about later calls of it in this run counts as approved. What it
+    /// denies stays denied.
     ApproveForRun,
     /// The tool may start with these arguments, as JSON text, if they are valid. The model is told.
     Edit(String),

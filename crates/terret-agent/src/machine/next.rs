@@ -83,7 +83,7 @@ pub(super) enum Turn {
 }
 
 impl Progress {
-    /// `at` is the time, where it matters.
+    /// What a run does next, between turns. Without a time (`at`), as if it had enough of it left.
     pub(super) fn turn(&self, run: &RunState, at: Option<i64>) -> Turn {
         let expired = at.zip(run.deadline()).is_some_and(|(at, deadline)| at >= deadline);
         let out_of = run.out_of().or(expired.then_some(Budget::WallTime));

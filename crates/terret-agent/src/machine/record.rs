@@ -133,7 +133,7 @@ pub enum Record {
         /// The arguments, if the person changed them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<String>,
-        /// Whether all later calls of this tool in this run are approved, too.
+        /// Whether no question is put about later calls of this tool in this run.
         for_run: bool,
     },
     /// A tool may start.

@@ -64,7 +64,7 @@ pub struct RunState {
     pub started: i64,
     /// What it has used up. Nothing new starts then, and what runs may finish.
     pub exceeded: Option<Budget>,
-    /// The tools whose calls a person has approved for the whole run.
+    /// The tools about whose calls a person need not be asked any more in this run.
     pub approved: BTreeSet<String>,
     /// The last reply that made calls, and how many replies in a row have made the same ones.
     pub repeated: Option<(Arc<Message>, u32)>,
