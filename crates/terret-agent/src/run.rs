@@ -15,6 +15,7 @@ pub struct Run {
     pub(crate) events: Events,
     pub(crate) handle: RunHandle,
     pub(crate) report: Option<oneshot::Receiver<Report>>,
+    pub(crate) is_detached: bool,
 }
 
 impl Run {
@@ -36,6 +37,13 @@ impl Run {
     pub fn handle(&self) -> RunHandle {
         self.handle.clone()
     }
+
+    /// Lets the run go on by itself. It ends with its outcome; or it is cut off when the runtime is shut down, as by a
+    /// crash, and a session on disk can be gone on with: a question waits there for its answer.
+    pub fn detach(mut self) -> RunHandle {
+        self.is_detached = true;
+        self.handle()
+    }
 }
 
 impl Stream for Run {
@@ -48,7 +56,9 @@ impl Stream for Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.handle.cancel("the run was dropped");
+        if !self.is_detached {
+            self.handle.cancel("the run was dropped");
+        }
     }
 }
 

@@ -124,7 +124,7 @@ impl Session {
             let _ = done.send(report);
         };
         tokio::spawn(running.instrument(span));
-        Run { events, handle, report: Some(report) }
+        Run { events, handle, report: Some(report), is_detached: false }
     }
 }
 

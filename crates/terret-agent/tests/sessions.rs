@@ -307,3 +307,31 @@ async fn a_late_reader_learns_of_open_questions_and_of_what_waits() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn a_run_that_was_let_go_of_waits_for_its_answer_in_the_journal() {
+    let ask = |_: &ToolCall, _: &serde_json::Value| Verdict::Ask { question: "May it?".into() };
+    let agent = |replies: Vec<ScriptedReply>| agent(replies).gate(ask).build().unwrap();
+    let (journal, id) = (MemoryJournal::new(), SessionId::new());
+    let first = tokio::runtime::Runtime::new().unwrap();
+    first.block_on(async {
+        let replies = vec![call("c1", "add", r#"{"a":1,"b":2}"#)];
+        let mut run = agent(replies).open(Arc::new(journal.clone()), id.clone()).await.unwrap().prompt("?");
+        while !matches!(run.next().await.unwrap(), Event::Asked(_)) {}
+        run.detach();
+    });
+    drop(first);
+    assert!(terret_agent::fold(&journal.records(&id)).run().is_some(), "nobody has cancelled it");
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let session = agent(vec![ScriptedReply::text("3.")]).open(Arc::new(journal), id).await.unwrap();
+        let mut run = session.go_on();
+        let handle = run.handle();
+        while let Some(event) = run.next().await {
+            match event {
+                Event::Asked(it) => _ = handle.answer(&*it.call.id, it.digest, terret_agent::machine::Answer::Approve),
+                Event::Ended(report) => assert_eq!(report.text.as_deref(), Some("3.")),
+                _ => {}
+            }
+        }
+    });
+}
