@@ -8,7 +8,7 @@ use terret_llm::Transcript;
 
 use crate::copied::{close_open_calls, end_run};
 use crate::database::open_to_write;
-use crate::error::{Damage, StoreError};
+use crate::error::{Damage, Listed, StoreError};
 use crate::index::{Index, stamp};
 use crate::info::{Origin, SessionInfo};
 use crate::journal::{SqliteJournal, locked};
@@ -143,6 +143,9 @@ impl SqliteJournal {
     pub fn check(&self, session: &SessionId) -> Result<Vec<Damage>, StoreError> {
         let mut reader = self.reader(session)?;
         let mut damage = reader.read_all()?.damage;
+        if reader.salvaged {
+            return Ok(damage);
+        }
         let said: Result<String, _> = reader.db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
         let why = said.map_or_else(|error| Some(error.to_string()), |said| (said != "ok").then_some(said));
         damage.extend(why.map(|why| Damage::Database { why }));
@@ -185,30 +188,22 @@ impl SqliteJournal {
 
 /// What a list shows. Only what is new since it was last looked at is read.
 fn look(place: Place, known: Option<SessionInfo>) -> SessionInfo {
-    let id = place.session.clone();
+    let folder = place.session.clone();
+    let id = folder.clone();
     let look = || -> Result<SessionInfo, StoreError> {
         let mut reader = Reader::open_any(place)?;
         let (about, setup) = (reader.about()?, reader.setup()?);
+        // A copy that somebody made by hand goes by the name of its folder, for there is another one of its own name.
+        let id = if reader.place.is_its_own() { about.id } else { folder };
         let mut info = match known {
-            Some(info) if info.trouble.is_none() && info.id == about.id && reader.skip_to(info.records)? => info,
-            _ => SessionInfo::new(about.id),
+            Some(info) if info.trouble.is_none() && info.id == id && reader.skip_to(info.records)? => info,
+            _ => SessionInfo::new(id),
         };
         (info.created, info.title, info.origin) = (about.created, about.title, about.origin);
         info.setup = setup;
         info.updated = info.updated.max(info.created);
-        loop {
-            let reading = reader.read(1000)?;
-            if let Some(damage) = reading.damage.first() {
-                info.trouble = Some(damage.to_string());
-            }
-            if reading.records.is_empty() {
-                break;
-            }
-            reading.records.iter().for_each(|kept| info.take_in(kept));
-        }
-        if let Some(damage) = reader.check_end()?.first() {
-            info.trouble = Some(damage.to_string());
-        }
+        let damage = reader.each_to_the_end(|kept| info.take_in(&kept))?;
+        info.trouble = (!damage.is_empty()).then(|| Listed(&damage).to_string());
         Ok(info)
     };
     look().unwrap_or_else(|error| SessionInfo { trouble: Some(error.to_string()), ..SessionInfo::new(id) })

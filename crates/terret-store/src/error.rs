@@ -171,13 +171,19 @@ pub enum Damage {
         /// The file.
         path: PathBuf,
     },
-    /// The database file itself is damaged.
+    /// The database file itself is damaged. What stands in its pages was read all the same.
     Database {
         /// What SQLite says.
         why: String,
     },
-    /// The file that says how many records were acknowledged can't be read: the end may be missing without a trace.
+    /// The file that says how many records were acknowledged is gone or can't be read: the end may be missing without a
+    /// trace.
     HeadUnreadable,
+    /// The session is in the folder of another one: somebody copied it, or renamed its folder.
+    Misplaced {
+        /// Which session it is.
+        session: SessionId,
+    },
 }
 
 impl fmt::Display for Damage {
@@ -200,7 +206,14 @@ impl fmt::Display for Damage {
                 write!(f, "a part of record {record} was changed: {} isn't what was written", path.display())
             }
             Damage::Database { why } => write!(f, "the database is damaged: {why}"),
-            Damage::HeadUnreadable => f.write_str("the head can't be read, so the end can't be checked"),
+            Damage::HeadUnreadable => f.write_str(
+                "the file `head` is gone or can't be read, so that nobody can tell whether the end is there",
+            ),
+            Damage::Misplaced { session } => write!(
+                f,
+                "this is session {:?} in the folder of another one: it was copied, or its folder renamed, by hand",
+                session.as_str()
+            ),
         }
     }
 }
@@ -216,7 +229,8 @@ impl fmt::Display for Names<'_> {
     }
 }
 
-struct Listed<'a>(&'a [Damage]);
+/// What is wrong, in a line.
+pub(crate) struct Listed<'a>(pub(crate) &'a [Damage]);
 
 impl fmt::Display for Listed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -261,9 +275,33 @@ impl StoreError {
 
     /// Whether the file's content is to blame.
     pub(crate) fn is_corruption(&self) -> bool {
-        let StoreError::Sqlite { source, .. } = self else { return false };
-        // A damaged schema page is told as a generic error ("no such table").
-        matches!(source.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::Unknown))
+        use rusqlite::Error;
+        let source = match self {
+            StoreError::Foreign { .. } => return true,
+            StoreError::Sqlite { source, .. } => source,
+            _ => return false,
+        };
+        match source.sqlite_error_code() {
+            // A damaged schema page is told as a generic error ("no such table").
+            Some(code) => matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::Unknown),
+            None => matches!(
+                source,
+                Error::QueryReturnedNoRows
+                    | Error::InvalidColumnType(..)
+                    | Error::FromSqlConversionFailure(..)
+                    | Error::IntegralValueOutOfRange(..)
+                    | Error::Utf8Error(..)
+            ),
+        }
+    }
+
+    /// What is wrong with the file, without its name.
+    pub(crate) fn cause(&self) -> String {
+        match self {
+            StoreError::Foreign { .. } => "its first page isn't what was written".into(),
+            StoreError::Sqlite { source, .. } => source.to_string(),
+            other => other.to_string(),
+        }
     }
 }
 

@@ -63,6 +63,7 @@ mod pi;
 mod pi_import;
 mod place;
 mod reader;
+mod salvage;
 mod search;
 mod setup;
 mod time;

@@ -41,7 +41,7 @@ impl Owned {
         let db = open_to_write(&path)?;
         let fence = raise_fence(&db, place)?;
         lock.confirm()?;
-        let head = open_head(&db, place)?;
+        let head = open_head(place)?;
         Ok(Self { place: place.clone(), db, head, lock: Arc::new(Mutex::new(Some(lock))), shares_with: None, fence })
     }
 
@@ -101,14 +101,14 @@ fn is_empty(db: &Connection, place: &Place) -> bool {
     end(db, place).is_ok_and(|end| end.records == 0)
 }
 
-fn open_head(db: &Connection, place: &Place) -> Result<File, StoreError> {
+fn open_head(place: &Place) -> Result<File, StoreError> {
     let path = place.head();
-    let io = |error| StoreError::io(&path, error);
-    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(io)?;
-    if file.metadata().map_err(io)?.len() == 0 {
-        end(db, place)?.write(&mut file).map_err(io)?;
-    }
-    Ok(file)
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(|error| StoreError::io(&path, error))
 }
 
 /// Makes the folder of a session, with nothing in it yet. Only its user may look into it: people say secrets to models.

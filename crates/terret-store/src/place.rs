@@ -25,6 +25,11 @@ impl Place {
         Self { session: folder.to_owned().into(), root: root.to_owned(), folder: root.join(folder) }
     }
 
+    /// Whether it is in the folder that is its own. One that somebody copied or moved isn't.
+    pub(crate) fn is_its_own(&self) -> bool {
+        self.folder == self.root.join(folder_name(&self.session))
+    }
+
     pub(crate) fn database(&self) -> PathBuf {
         self.folder.join("journal.db")
     }

@@ -309,7 +309,7 @@ async fn what_is_readable_of_a_damaged_session_can_be_forked_and_the_list_tells_
     let list = journal.list().unwrap();
     assert!(list[0].trouble.as_deref().unwrap().contains("of 12 records are gone from the end"), "{list:?}");
     let forked = journal.fork(&id("session"), None, &id("rescued")).unwrap();
-    assert_eq!(forked.damage, [Damage::Shortened { found: forked.records, known: 12 }]);
+    assert_eq!(forked.damage.last(), Some(&Damage::Shortened { found: forked.records, known: 12 }));
     let whole = texts(0..forked.records, 900);
     assert_eq!(journal.load(&id("rescued")).await.unwrap(), whole);
     assert!(matches!(journal.rename(&id("session"), Some("x")), Err(StoreError::Damaged { .. })));
