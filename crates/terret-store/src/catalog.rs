@@ -12,7 +12,7 @@ use crate::error::{Damage, Listed, StoreError};
 use crate::index::{Index, stamp};
 use crate::info::{Origin, SessionInfo};
 use crate::journal::{SqliteJournal, locked};
-use crate::lock::{LEASE, Lock};
+use crate::lock::{self, Lock};
 use crate::owned::{Owned, check_end};
 use crate::place::{Place, sync_folder};
 use crate::reader::{Reader, Reading, exists};
@@ -24,8 +24,10 @@ pub struct Forked {
     pub session: SessionId,
     /// How many records were copied.
     pub records: u64,
-    /// What is wrong with the other one. What comes after the first damage was not copied.
+    /// What is wrong with the other one.
     pub damage: Vec<Damage>,
+    /// How many messages were asked for and not copied, because they come after the first damage. They can be read.
+    pub left_out: usize,
 }
 
 impl SqliteJournal {
@@ -100,7 +102,7 @@ impl SqliteJournal {
     pub fn delete(&self, session: &SessionId) -> Result<(), StoreError> {
         let place = self.existing(session)?;
         // Not from one that was only stopped: it would go on to write into nothing.
-        let _lock = locked(&place, Lock::take_free, LEASE)?;
+        let _lock = locked(&place, Lock::take_free, self.lease_time())?;
         // At once for everybody, however long the rest takes.
         let name = place.folder.file_name().unwrap_or_default().to_string_lossy();
         let gone = self.folder().join(format!(".deleted-{name}"));
@@ -116,14 +118,19 @@ impl SqliteJournal {
         std::fs::remove_dir_all(&gone).map_err(io(&gone))
     }
 
-    /// Makes a new session of the first `messages` messages of another one, or of all that can be read of it. Results
-    /// stay with their calls, and so it may be some more. The other session may be open, or damaged. A run that hasn't ended
-    /// is ended in the new one, and calls without a result get one that says so: they are the other session's, which may go
-    /// on with them.
+    /// Makes a new session of the first `messages` messages of another one, or of all that can be read of it; more than
+    /// there are is an error. Results stay with their calls, and so it may be some more. The other session may be open, or
+    /// damaged: then, what comes after the first damage is left out. A run that hasn't ended is ended in the new one, and
+    /// calls without a result get one that says so: they are the other session's, which may go on with them.
     pub fn fork(&self, session: &SessionId, messages: Option<usize>, new: &SessionId) -> Result<Forked, StoreError> {
         let Reading { records, damage } = self.reader(session)?.read_all()?;
+        let there = messages_of(records.iter().map(|kept| &kept.record));
+        if let Some(messages) = messages.filter(|messages| *messages > there) {
+            return Err(StoreError::TooFew { session: session.clone(), messages, there });
+        }
         let whole = records.iter().zip(0..).take_while(|(kept, seq)| kept.seq == *seq && !is_damaged(&damage, *seq));
         let mut records: Vec<Record> = whole.map(|(kept, _)| kept.record.clone()).collect();
+        let left_out = messages.unwrap_or(there).saturating_sub(messages_of(&records));
         if let Some(messages) = messages {
             records.truncate(cut_after(&records, messages));
         }
@@ -131,11 +138,11 @@ impl SqliteJournal {
         let state = fold(&records);
         records.extend(close_open_calls(&state));
         records.extend(end_run(&state, "this is a copy"));
-        self.make(new, &records, Some(&origin))?;
+        self.make(new, &records, |owned| owned.set_origin(&serde_json::to_string(&origin)?), Some(session))?;
         if !records.is_empty() {
             self.set_up(new, &self.reader(session)?.setup().unwrap_or_default())?;
         }
-        Ok(Forked { session: new.clone(), records: origin.records, damage })
+        Ok(Forked { session: new.clone(), records: origin.records, damage, left_out })
     }
 
     /// Everything that is wrong with a session: what [`Reader::read_all`] finds, and what SQLite says of the file. Nothing is
@@ -159,22 +166,27 @@ impl SqliteJournal {
         Ok((state.transcript().clone(), damage))
     }
 
-    /// Makes a session of these records. One that has some is refused.
+    /// Makes a session of these records, and says what else is to be said of it. One that has records is refused. What
+    /// blobs another session has are shared with it.
     pub(crate) fn make(
         &self,
         session: &SessionId,
         records: &[Record],
-        origin: Option<&Origin>,
+        say: impl FnOnce(&Owned) -> Result<(), StoreError>,
+        shares_with: Option<&SessionId>,
     ) -> Result<(), StoreError> {
         let place = Place::new(self.folder(), session);
-        let mut owned = Owned::open(&place, locked(&place, Lock::take_free, LEASE)?)?;
-        owned.shares_with = origin.map(|origin| Place::new(self.folder(), &origin.session).blobs());
-        let made = owned.append(0, records).and_then(|()| match origin {
-            Some(origin) => owned.set_origin(&serde_json::to_string(origin)?),
-            None => Ok(()),
-        });
+        let mut owned = Owned::open(&place, locked(&place, Lock::take_free, self.lease_time())?)?;
+        owned.shares_with = shares_with.map(|other| Place::new(self.folder(), other).blobs());
+        let made = owned.append(0, records).and_then(|()| say(&owned));
         owned.close();
         made
+    }
+
+    /// Who has a session open for writing, for people; none if nobody has, also if whoever had has died or was silent for
+    /// longer than its lease. Who writes isn't disturbed.
+    pub fn owner(&self, session: &SessionId) -> Option<String> {
+        lock::holder(&Place::new(self.folder(), session).owner())
     }
 
     fn existing(&self, session: &SessionId) -> Result<Place, StoreError> {
@@ -207,6 +219,13 @@ fn look(place: Place, known: Option<SessionInfo>) -> SessionInfo {
         Ok(info)
     };
     look().unwrap_or_else(|error| SessionInfo { trouble: Some(error.to_string()), ..SessionInfo::new(id) })
+}
+
+/// How many messages the transcript has that these records yield.
+fn messages_of<'a>(records: impl IntoIterator<Item = &'a Record>) -> usize {
+    let mut state = State::new();
+    records.into_iter().for_each(|record| apply(&mut state, record));
+    state.transcript().len()
 }
 
 fn is_damaged(damage: &[Damage], seq: u64) -> bool {

@@ -59,7 +59,7 @@ pub(crate) fn create(place: &Place) -> Result<(), StoreError> {
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.close().map_err(|(_, error)| error)
     };
-    build().map_err(StoreError::sqlite(&new))?;
+    build().map_err(StoreError::sqlite(&path))?;
     let io = |error| StoreError::io(&path, error);
     File::open(&new).and_then(|file| file.sync_all()).map_err(io)?;
     // First, so that there is no record without it.

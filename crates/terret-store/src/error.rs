@@ -108,6 +108,22 @@ pub enum StoreError {
         /// Why.
         source: rusqlite::Error,
     },
+    /// A fork of more messages than there are.
+    #[error("session {session} has {there} messages, and {messages} were asked for")]
+    TooFew {
+        /// The session.
+        session: SessionId,
+        /// How many messages were asked for.
+        messages: usize,
+        /// How many there are.
+        there: usize,
+    },
+    /// What a session is exported to can't be written.
+    #[error("the export can't be written: {0}")]
+    Output(io::Error),
+    /// What is to be imported can't be read.
+    #[error("what is to be imported can't be read: {0}")]
+    Input(io::Error),
     /// A file that isn't a session of pi.
     #[error("this is not a session file of pi: {0}")]
     NotPi(String),

@@ -58,6 +58,7 @@ mod info;
 mod journal;
 mod lock;
 mod markdown;
+mod numbering;
 mod owned;
 mod pi;
 mod pi_import;

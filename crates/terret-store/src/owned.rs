@@ -72,8 +72,14 @@ impl Owned {
         Ok(())
     }
 
+    /// Says when it was made, in Unix milliseconds, if that was elsewhere.
+    pub(crate) fn set_created(&self, created: i64) -> Result<(), StoreError> {
+        let set = self.db.execute("UPDATE session SET created = ?1", [created]);
+        set.map(drop).map_err(StoreError::sqlite(&self.place.database()))
+    }
+
     /// Says what it was forked from.
-    pub(crate) fn set_origin(&mut self, origin: &str) -> Result<(), StoreError> {
+    pub(crate) fn set_origin(&self, origin: &str) -> Result<(), StoreError> {
         let set = self.db.execute("UPDATE session SET origin = ?1", [origin]);
         set.map(drop).map_err(StoreError::sqlite(&self.place.database()))
     }
@@ -81,14 +87,14 @@ impl Owned {
     /// Lets go of the session. One without records leaves nothing behind.
     pub(crate) fn close(self) {
         let Self { place, db, head, lock, .. } = self;
-        drop(lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let lease = lock.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(LEASE, |lock| lock.lease());
         let empty = is_empty(&db, &place);
         drop(db);
         // While nobody waits for it. Without it, only the head may be behind after a power failure.
         let _ = head.sync_all();
         // Somebody else may have owned it in the meantime: what counts is what is there once it is locked again.
         if empty
-            && let Ok(Ok(_lock)) = Lock::take_free(&place.owner(), LEASE)
+            && let Ok(Ok(_lock)) = Lock::take_free(&place.owner(), lease)
             && Reader::open_place(&place).is_ok_and(|reader| is_empty(&reader.db, &place))
         {
             // If it can't be removed, there is an empty session more, which no list shows.

@@ -62,15 +62,18 @@ fn folder_name(session: &SessionId) -> String {
     // A device of Windows is at most four characters long.
     let fits = (5..=64).contains(&name.len()) && name.bytes().all(plain);
     let starts_plain = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    if fits && starts_plain && !name.starts_with(HASHED) {
+    // So that a session whose own name can't be read goes by its folder's.
+    let is_hash = |rest: &str| rest.len() == HASH && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if fits && starts_plain && name.strip_prefix(HASHED).is_none_or(is_hash) {
         return name.to_owned();
     }
     let mut hash = sha256(name.as_bytes());
-    hash.truncate(40);
+    hash.truncate(HASH);
     format!("{HASHED}{hash}")
 }
 
 const HASHED: &str = "name-";
+const HASH: usize = 40;
 
 /// Makes the entries of a folder durable.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), StoreError> {

@@ -50,7 +50,7 @@ impl Start {
         Self {
             session: opened.session.id().to_string(),
             kept: opened.kept,
-            interrupted: opened.interrupted.as_ref().map(|run| run.0.clone()),
+            interrupted: opened.interrupted.as_ref().map(|interrupted| interrupted.run.0.clone()),
             model: format!("{}/{}", spec.provider, spec.id),
             folder: folder.display().to_string(),
             tools: agent.tools().specs().iter().map(|spec| spec.name.clone()).collect(),

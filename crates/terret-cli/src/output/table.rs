@@ -70,8 +70,17 @@ impl<'a> Table<'a> {
         {
             *numbers = 0;
         }
-        let before: usize = widths.iter().filter(|width| **width > 0).map(|width| width + 2).sum();
-        let name_width = width.map_or(usize::MAX, |width| width.saturating_sub(before).max(24));
+        let before =
+            |widths: &[usize; COLUMNS]| widths.iter().filter(|width| **width > 0).map(|it| it + 2).sum::<usize>();
+        // On a narrow terminal, who asks wants to know which one it is rather than what it cost.
+        for column in LEFT_OUT {
+            if width.is_some_and(|width| before(&widths) + NAME > width)
+                && let Some(it) = widths.get_mut(column)
+            {
+                *it = 0;
+            }
+        }
+        let name_width = width.map_or(usize::MAX, |width| width.saturating_sub(before(&widths)).max(NAME));
         row(out, &HEADS.map(str::to_owned), &widths, DIM)?;
         writeln!(out, "{DIM}NAME{DIM:#}")?;
         for (cells, (info, _)) in lines.iter().zip(&self.rows) {
@@ -86,6 +95,10 @@ const COLUMNS: usize = 7;
 const HEADS: [&str; COLUMNS] = ["", "ID", "WHEN", "MSGS", "COST", "MODEL", "FOLDER"];
 /// Numbers are easier to compare at the right.
 const RIGHT: [bool; COLUMNS] = [true, false, false, true, true, false, false];
+/// The columns that are left out first where there is no room.
+const LEFT_OUT: [usize; 4] = [6, 5, 4, 3];
+/// How much room a name has at least.
+const NAME: usize = 24;
 const DIM: Style = Style::new().dimmed();
 const BAD: Style = AnsiColor::Red.on_default();
 
@@ -106,10 +119,13 @@ fn name(info: &SessionInfo, width: usize) -> String {
     }
     let name = info.title.as_deref().or(info.first_prompt.as_deref()).unwrap_or_default();
     let name = line(name.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim());
-    match info.unfinished {
-        true => format!("{} {DIM}(not ended){DIM:#}", cut(&name, width.saturating_sub(12))),
-        false => cut(&name, width),
-    }
+    let mark = match (&info.origin, info.unfinished) {
+        (None, false) => return cut(&name, width),
+        (None, true) => "(not ended)",
+        (Some(_), false) => "(copy)",
+        (Some(_), true) => "(copy, not ended)",
+    };
+    format!("{} {DIM}{mark}{DIM:#}", cut(&name, width.saturating_sub(mark.len() + 1)))
 }
 
 /// How much of each name tells it from the others: at least eight characters.

@@ -33,6 +33,7 @@ pub(super) fn run(journal: &SqliteJournal, args: &Import) -> Result<Exit, Proble
     };
     let imported = imported.map_err(|error| match error {
         StoreError::NotPi(_) => Problem::usage(format!("{}: {error}", args.file.display())),
+        StoreError::Input(error) => Problem::usage(format!("{}: {error}", args.file.display())),
         StoreError::Behind { session, .. } => Problem::usage(format!("there is a session {session} already")),
         error => session::failed(&error),
     })?;

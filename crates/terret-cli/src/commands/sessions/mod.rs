@@ -61,10 +61,11 @@ pub(crate) fn run(command: Sessions) -> ExitCode {
         }
     });
     let exit = done.unwrap_or_else(|problem| {
-        // A reader that left, as in `| head`, knows that it did.
-        if problem.kind != Some(BROKEN_PIPE) {
-            output::complain(&problem.message);
+        // A reader that left, as in `| head`, has what it wanted.
+        if problem.kind == Some(BROKEN_PIPE) {
+            return Exit::Completed;
         }
+        output::complain(&problem.message);
         problem.exit
     });
     exit.into()
