@@ -96,7 +96,7 @@ const HEADS: [&str; COLUMNS] = ["", "ID", "WHEN", "MSGS", "COST", "MODEL", "FOLD
 /// Numbers are easier to compare at the right.
 const RIGHT: [bool; COLUMNS] = [true, false, false, true, true, false, false];
 /// The columns that are left out first where there is no room.
-const LEFT_OUT: [usize; 4] = [6, 5, 4, 3];
+const LEFT_OUT: [usize; 5] = [6, 5, 4, 3, 2];
 /// How much room a name has at least.
 const NAME: usize = 24;
 const DIM: Style = Style::new().dimmed();
@@ -199,4 +199,47 @@ fn cut_start(text: &str, most: usize) -> String {
     }
     let kept: String = text.chars().skip(count - most + 1).collect();
     format!("…{kept}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(id: &str, prompt: &str, origin: Option<&str>) -> SessionInfo {
+        let origin = origin.map(|session| serde_json::json!({"session": session, "records": 3}));
+        let info = serde_json::json!({
+            "id": id, "title": null, "first_prompt": prompt, "created": 1, "updated": 1, "model": "anthropic/claude",
+            "setup": {"folder": "/srv/a/long/way/to/the/project"}, "turns": 2, "messages": 4, "records": 9,
+            "usage": {"input": 0, "cacheRead": 0, "cacheWrite": 0, "output": 0}, "cost": 0, "unfinished": true,
+            "origin": origin, "trouble": null,
+        });
+        serde_json::from_value(info).unwrap()
+    }
+
+    fn lines(width: Option<usize>) -> Vec<String> {
+        let infos =
+            [info("0199-aaaa", &"what to do ".repeat(20), None), info("0199-bbbb", "what to do", Some("0199-aaaa"))];
+        let mut out = Vec::new();
+        Table::of(&infos).write(&mut out, width).unwrap();
+        let plain = anstream::adapter::strip_bytes(&out).into_vec();
+        String::from_utf8(plain).unwrap().lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_fewer_columns_and_no_line_is_broken() {
+        for width in [40, 60, 80, 120, 200] {
+            for line in lines(Some(width)) {
+                assert!(line.chars().count() <= width, "{width}: {line:?}");
+                assert!(line.starts_with("ID") || line.contains("what to"), "{width}: {line:?}");
+            }
+        }
+        assert!(lines(Some(200))[0].contains("FOLDER") && !lines(Some(60))[0].contains("FOLDER"));
+    }
+
+    #[test]
+    fn copies_are_marked() {
+        let lines = lines(None);
+        assert!(lines[1].ends_with("(not ended)"), "{}", lines[1]);
+        assert!(lines[2].ends_with("what to do (copy, not ended)"), "{}", lines[2]);
+    }
 }

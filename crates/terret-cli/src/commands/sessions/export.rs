@@ -1,6 +1,5 @@
 //! `terret sessions export`
 
-use std::error::Error as _;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
@@ -82,8 +81,7 @@ pub(super) fn run(journal: &SqliteJournal, args: &Export) -> Result<Exit, Proble
             // As any new file, and not for its user only.
             #[cfg(unix)]
             beside.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-            let file =
-                beside.tempfile_in(folder.unwrap_or_else(|| ".".as_ref())).map_err(|error| problem(cause(error)))?;
+            let file = beside.tempfile_in(folder.unwrap_or_else(|| ".".as_ref())).map_err(cause).map_err(problem)?;
             let mut out = BufWriter::new(file);
             let damage = write(journal, &info, format, &mut out).map_err(unwritten(problem))?;
             let file = out.into_inner().map_err(|error| problem(error.into_error()))?;
@@ -120,6 +118,9 @@ fn unwritten(problem: impl Fn(io::Error) -> Problem) -> impl Fn(StoreError) -> P
 
 /// The error of the system, without the name of a file that nobody has asked for.
 fn cause(error: io::Error) -> io::Error {
-    let system = error.source().and_then(|source| source.downcast_ref::<io::Error>()).and_then(io::Error::raw_os_error);
-    system.map_or(error, io::Error::from_raw_os_error)
+    let said = error.to_string();
+    match said.split_once(" at path \"") {
+        Some((system, _)) => io::Error::new(error.kind(), system.to_owned()),
+        None => error,
+    }
 }
