@@ -13,6 +13,7 @@ use crate::index::{Index, stamp};
 use crate::info::{Origin, SessionInfo};
 use crate::journal::{SqliteJournal, locked};
 use crate::lock::{self, Lock};
+use crate::numbering::Numbering;
 use crate::owned::{Owned, check_end};
 use crate::place::{Place, sync_folder};
 use crate::reader::{Reader, Reading, exists};
@@ -159,7 +160,7 @@ impl SqliteJournal {
         Ok(damage)
     }
 
-    /// The messages of a session, as far as they can be read, and what can't.
+    /// The messages from which the next model call of a session would be built, as far as they can be read, and what can't.
     pub fn transcript(&self, session: &SessionId) -> Result<(Transcript, Vec<Damage>), StoreError> {
         let mut state = State::new();
         let damage = self.reader(session)?.each_to_the_end(|kept| apply(&mut state, &kept.record))?;
@@ -221,11 +222,10 @@ fn look(place: Place, known: Option<SessionInfo>) -> SessionInfo {
     look().unwrap_or_else(|error| SessionInfo { trouble: Some(error.to_string()), ..SessionInfo::new(id) })
 }
 
-/// How many messages the transcript has that these records yield.
+/// How many messages were said in these records.
 fn messages_of<'a>(records: impl IntoIterator<Item = &'a Record>) -> usize {
-    let mut state = State::new();
-    records.into_iter().for_each(|record| apply(&mut state, record));
-    state.transcript().len()
+    let mut numbering = Numbering::default();
+    (0..).zip(records).map(|(seq, record)| numbering.take(seq, record).len()).sum()
 }
 
 fn is_damaged(damage: &[Damage], seq: u64) -> bool {
@@ -242,16 +242,17 @@ fn is_damaged(damage: &[Damage], seq: u64) -> bool {
 /// How many records yield the first `messages` messages, and the results of their calls. The end of a run belongs to its
 /// last message.
 fn cut_after(records: &[Record], messages: usize) -> usize {
-    let mut state = State::new();
-    let complete = |state: &State| state.transcript().len() >= messages && state.batch().is_none();
-    if complete(&state) {
+    let (mut state, mut numbering, mut said) = (State::new(), Numbering::default(), 0);
+    if messages == 0 {
         return 0;
     }
     for (record, after) in records.iter().zip(1..) {
         apply(&mut state, record);
-        if complete(&state) {
-            let ends = matches!(records.get(after), Some(Record::RunEnded { .. }));
-            return after + usize::from(ends);
+        said += numbering.take(after, record).len();
+        if said >= messages && state.batch().is_none() {
+            let ends =
+                matches!(records.get(usize::try_from(after).unwrap_or(usize::MAX)), Some(Record::RunEnded { .. }));
+            return usize::try_from(after).unwrap_or(usize::MAX) + usize::from(ends);
         }
     }
     records.len()

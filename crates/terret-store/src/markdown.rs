@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 use terret_agent::SessionId;
+use terret_agent::machine::{Record, State, apply};
 use terret_llm::{Block, Content, Message};
 
 use crate::error::{Damage, StoreError};
@@ -16,38 +17,54 @@ impl SqliteJournal {
     /// Writes the messages of a session as Markdown. Pictures are named, not shown. What couldn't be read stands at the
     /// top, and is returned.
     pub fn export_markdown(&self, session: &SessionId, out: &mut impl Write) -> Result<Vec<Damage>, StoreError> {
-        let (transcript, damage) = self.transcript(session)?;
+        let (mut state, mut told) = (State::new(), String::new());
+        let damage = self.reader(session)?.each_to_the_end(|kept| {
+            let before = state.transcript().len();
+            apply(&mut state, &kept.record);
+            // A summary takes the place of what the model was told, and not of what was said.
+            if let Record::Compacted { summary, .. } = &kept.record {
+                told.push_str("<details><summary>Summarised for the model: all that was said before</summary>\n\n");
+                if let Message::User(summary) = &**summary {
+                    summary.content.iter().for_each(|content| plain(&mut told, content));
+                }
+                told.push_str("</details>\n\n");
+            }
+            for message in state.transcript().get(before..).unwrap_or_default() {
+                push(&mut told, message);
+            }
+        })?;
         let about = self.reader(session)?.about()?;
         let mut text = format!("# {}\n\n", on_a_line(about.title.as_deref().unwrap_or(session.as_str())));
         for damage in &damage {
             let _ = writeln!(text, "> **Damaged:** {}\n", on_a_line(&damage.to_string()));
         }
-        for message in transcript.iter() {
-            match &**message {
-                Message::User(user) => {
-                    heading(&mut text, "User", user.timestamp);
-                    user.content.iter().for_each(|content| plain(&mut text, content));
-                }
-                Message::Assistant(reply) => {
-                    let model = on_a_line(&format!("{}/{}", reply.provider, reply.model));
-                    heading(&mut text, &model, reply.timestamp);
-                    reply.content.iter().for_each(|block| said(&mut text, block));
-                }
-                Message::ToolResult(result) => {
-                    let title = format!("{}{}", result.tool_name, if result.is_error { " (failed)" } else { "" });
-                    let _ = write!(text, "<details><summary>Result of {}</summary>\n\n", escaped(&one_line(&title)));
-                    for content in &result.content {
-                        match content {
-                            Content::Text(it) => fenced(&mut text, "", &it.text),
-                            other => plain(&mut text, other),
-                        }
-                    }
-                    text.push_str("</details>\n\n");
+        out.write_all(text.as_bytes()).and_then(|()| out.write_all(told.as_bytes())).map_err(StoreError::Output)?;
+        Ok(damage)
+    }
+}
+
+fn push(text: &mut String, message: &Message) {
+    match message {
+        Message::User(user) => {
+            heading(text, "User", user.timestamp);
+            user.content.iter().for_each(|content| plain(text, content));
+        }
+        Message::Assistant(reply) => {
+            let model = on_a_line(&format!("{}/{}", reply.provider, reply.model));
+            heading(text, &model, reply.timestamp);
+            reply.content.iter().for_each(|block| said(text, block));
+        }
+        Message::ToolResult(result) => {
+            let title = format!("{}{}", result.tool_name, if result.is_error { " (failed)" } else { "" });
+            let _ = write!(text, "<details><summary>Result of {}</summary>\n\n", escaped(&one_line(&title)));
+            for content in &result.content {
+                match content {
+                    Content::Text(it) => fenced(text, "", &it.text),
+                    other => plain(text, other),
                 }
             }
+            text.push_str("</details>\n\n");
         }
-        out.write_all(text.as_bytes()).map_err(StoreError::Output)?;
-        Ok(damage)
     }
 }
 

@@ -1,4 +1,5 @@
-//! The numbers by which people call messages: their places in the transcript, from 1. A fork is made after so many of them.
+//! The numbers by which people call messages: from 1, in the order in which a model was told them. A summary that takes
+//! the place of some takes no number away. A fork is made after so many of them.
 
 use serde::{Deserialize, Serialize};
 use terret_agent::machine::Record;

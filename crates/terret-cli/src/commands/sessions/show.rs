@@ -121,12 +121,13 @@ impl Shown {
         };
         apply(&mut self.state, record);
         let said: Vec<Arc<Message>> = self.state.transcript().get(before..).unwrap_or_default().to_vec();
-        self.messages += said.len();
         if self.json {
             return said.iter().try_for_each(|message| output::print_message(message));
         }
-        for (message, number) in said.iter().zip(before + 1..) {
-            self.message(message, number)?;
+        for message in &said {
+            // Not its place in the transcript, where a summary may stand for many.
+            self.messages += 1;
+            self.message(message, self.messages)?;
         }
         match record {
             Record::CallOpened { .. } => match call {
