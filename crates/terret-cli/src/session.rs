@@ -92,7 +92,10 @@ fn new(journal: SqliteJournal, id: SessionId) -> Result<Chosen, Problem> {
     match journal.reader(&id).and_then(|mut reader| reader.read(1)) {
         Ok(reading) if reading == Reading::default() => Ok(Chosen::New { journal, id }),
         Err(StoreError::Unknown { .. }) => Ok(Chosen::New { journal, id }),
-        Ok(_) => Err(Problem::usage(format!("there is a session {id} already: -r {id} goes on with it"))),
+        Ok(_) => Err(Problem::usage(format!(
+            "there is a session {id} already: -r {} goes on with it",
+            output::quoted(id.as_str())
+        ))),
         Err(error) => Err(failed(&error)),
     }
 }
@@ -260,7 +263,8 @@ fn refused(error: JournalError) -> Problem {
             exit: Exit::RunFailed,
             kind: Some("in_use"),
             message: format!(
-                "session {session} is open in {owner}: end that first, or go on in a copy with -r {session} --fork"
+                "session {session} is open in {owner}: end that first, or go on in a copy with -r {} --fork",
+                output::quoted(session.as_str())
             ),
         },
         error => Problem::new(Exit::RunFailed, error.to_string()),

@@ -42,18 +42,20 @@ impl SqliteJournal {
         for node in context {
             match node.line.message() {
                 Ok(Meaning::Message(message, cost)) => {
-                    left_out.extend(history.take(*message, cost).map(|why| node.says(why)));
+                    left_out.extend(history.take(*message, cost).map(|why| (node.number, why.to_owned())));
                 }
                 Ok(Meaning::NotForModels) => passed_over.count("of commands that were kept from the model".into()),
                 Ok(Meaning::Nothing) => passed_over.count(format!("of type {:?}", node.line.kind)),
                 Ok(Meaning::Known) => {}
                 Err(why) => {
                     let message = node.line.message.as_ref().map_or("nothing", |message| message.get());
-                    left_out.push(node.says(format!("{why}; received {}", received(message))));
+                    left_out.push((node.number, format!("{why}; received {}", received(message))));
                 }
             }
         }
-        left_out.extend(passed_over.told());
+        left_out.sort_by_key(|(line, _)| *line);
+        let lines = left_out.into_iter().map(|(line, why)| format!("line {line}: {why}"));
+        let left_out = lines.chain(passed_over.told()).collect();
         history.finish();
         let say = |owned: &Owned| created.map_or(Ok(()), |created| owned.set_created(created));
         self.make(new, &history.records, say, None)?;
@@ -113,7 +115,8 @@ struct Tree {
     folder: Option<String>,
     /// In Unix milliseconds.
     created: Option<i64>,
-    left_out: Vec<String>,
+    /// By line.
+    left_out: Vec<(usize, String)>,
 }
 
 struct Node {
@@ -158,7 +161,7 @@ impl Tree {
             let line = match read {
                 Ok(line) => line,
                 Err(error) => {
-                    tree.left_out.push(format!("line {number}: {error}; received {}", received(&line)));
+                    tree.left_out.push((number, format!("{error}; received {}", received(&line))));
                     continue;
                 }
             };
@@ -220,12 +223,6 @@ fn context<'a>(nodes: &'a [Node], passed_over: &mut PassedOver) -> Vec<&'a Node>
     }
     let kept = kept.iter().filter(|node| node.line.kind != "compaction");
     after.iter().take(1).chain(kept).chain(after.iter().skip(1)).copied().collect()
-}
-
-impl Node {
-    fn says(&self, why: impl std::fmt::Display) -> String {
-        format!("line {}: {why}", self.number)
-    }
 }
 
 /// The messages of pi's program, beside those of its models.

@@ -14,7 +14,7 @@ use terret::llm::ModelSpec;
 
 pub(crate) use clean::{clean, clean_json};
 pub(crate) use json::print_message;
-pub(crate) use table::{Table, ago, cost, cut, line, shortened_folder};
+pub(crate) use table::{Table, ago, cost, cut, line, quoted, shortened_folder};
 pub(crate) use text::{Progress, summary};
 
 use crate::cli::OutputFormat;

@@ -182,6 +182,15 @@ pub(crate) fn line(text: &str) -> String {
     clean(text).replace(['\n', '\t'], " ")
 }
 
+/// Text as a shell takes it for one word, safe for a terminal.
+pub(crate) fn quoted(text: &str) -> String {
+    let text = line(text);
+    match text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:@+,".contains(c)) && !text.is_empty() {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 pub(crate) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),

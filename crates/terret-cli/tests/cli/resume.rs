@@ -188,7 +188,7 @@ fn a_session_has_the_name_that_it_was_given_once() {
     let named = Terret::scripted([says("One.")]).args(["--session-id", "Nightly build/7", "--json"]).run().exits(0);
     assert_eq!(named.session().as_str(), "Nightly build/7");
     let again = named.then().script([says("-")]).args(["-p", "x", "--session-id", "Nightly build/7"]).run().exits(2);
-    assert!(again.stderr.contains("-r Nightly build/7 goes on with it"), "{}", again.stderr);
+    assert!(again.stderr.contains("-r 'Nightly build/7' goes on with it"), "{}", again.stderr);
     for bad in ["", " x", "a\nb"] {
         named.then().script([says("-")]).args(["-p", "x", "--session-id", bad]).run().exits(2);
     }

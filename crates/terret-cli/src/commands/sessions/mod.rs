@@ -81,7 +81,8 @@ fn unwritable(error: io::Error) -> Problem {
 
 fn find(journal: &SqliteJournal, meant: &str) -> Result<SessionInfo, Problem> {
     journal.find(meant).map_err(|error| match error {
-        StoreError::Unknown { .. } | StoreError::Ambiguous { .. } => Problem::usage(error.to_string()),
+        StoreError::Unknown { .. } => Problem::usage(format!("{error}; `terret sessions list` shows those that are")),
+        StoreError::Ambiguous { .. } => Problem::usage(error.to_string()),
         error => session::failed(&error),
     })
 }

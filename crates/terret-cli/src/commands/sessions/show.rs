@@ -65,7 +65,7 @@ pub(super) fn run(journal: &SqliteJournal, args: &Show) -> Result<Exit, Problem>
             match journal.reader(&info.id) {
                 Ok(_) => format!(
                     "nobody works on it any more: the run was interrupted, and terret -r {} goes on with it",
-                    line(info.id.as_str())
+                    output::quoted(info.id.as_str())
                 ),
                 Err(error) => format!("it is gone: {error}"),
             },
