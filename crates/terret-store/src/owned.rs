@@ -2,7 +2,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, params};
 use terret_agent::machine::Record;
 
 use crate::blobs::{Blobs, cut};
@@ -18,6 +18,8 @@ use crate::reader::{Reader, exists};
 pub(crate) struct Owned {
     place: Place,
     db: Connection,
+    /// After the last record: nobody else writes any for as long as the fence is ours.
+    end: Head,
     head: File,
     pub(crate) lock: SharedLock,
     /// Where another session keeps blobs, of which those that are needed here are shared.
@@ -41,8 +43,16 @@ impl Owned {
         let db = open_to_write(&path)?;
         let fence = raise_fence(&db, place)?;
         lock.confirm()?;
-        let head = open_head(place)?;
-        Ok(Self { place: place.clone(), db, head, lock: Arc::new(Mutex::new(Some(lock))), shares_with: None, fence })
+        let (end, head) = (end(&db, place)?, open_head(place)?);
+        Ok(Self {
+            place: place.clone(),
+            db,
+            end,
+            head,
+            lock: Arc::new(Mutex::new(Some(lock))),
+            shares_with: None,
+            fence,
+        })
     }
 
     /// Says that the owner is there.
@@ -55,21 +65,34 @@ impl Owned {
 
     /// Appends all records or none. Durable on return.
     pub(crate) fn append(&mut self, expected: u64, records: &[Record]) -> Result<(), StoreError> {
-        let path = self.place.database();
-        let sqlite = StoreError::sqlite(&path);
         // Deferred, it would be refused at once if somebody had written since it began to read.
-        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&sqlite)?;
-        check_fence(&transaction, self.fence, &self.place)?;
-        let end = end(&transaction, &self.place)?;
-        if end.records != expected {
-            return Err(StoreError::Behind { session: self.place.session.clone(), expected, found: end.records });
+        self.execute("BEGIN IMMEDIATE")?;
+        let written = self.write(expected, records).and_then(|end| self.execute("COMMIT").map(|()| end));
+        let Ok(end) = written else {
+            // Where this fails, SQLite has done it already.
+            let _ = self.execute("ROLLBACK");
+            return written.map(drop);
+        };
+        self.end = end;
+        // The records are durable, whatever becomes of the head. Its place on the disk is taken since it was made.
+        let _ = end.write(&mut self.head);
+        Ok(())
+    }
+
+    fn write(&self, expected: u64, records: &[Record]) -> Result<Head, StoreError> {
+        check_fence(&self.db, self.fence, &self.place)?;
+        if self.end.records != expected {
+            let (session, found) = (self.place.session.clone(), self.end.records);
+            return Err(StoreError::Behind { session, expected, found });
         }
         let blobs = Blobs { folder: &self.place.blobs(), shared: self.shares_with.as_deref() };
-        let head = insert(&transaction, end, records, blobs, &self.place)?;
-        transaction.commit().map_err(&sqlite)?;
-        // The records are durable, whatever becomes of the head. Its place on the disk is taken since it was made.
-        let _ = head.write(&mut self.head);
-        Ok(())
+        insert(&self.db, self.end, records, blobs, &self.place)
+    }
+
+    /// Executes a statement that is kept prepared.
+    fn execute(&self, statement: &str) -> Result<(), StoreError> {
+        let done = self.db.prepare_cached(statement).and_then(|mut statement| statement.execute([]));
+        done.map(drop).map_err(StoreError::sqlite(&self.place.database()))
     }
 
     /// Says when it was made, in Unix milliseconds, if that was elsewhere.
@@ -139,15 +162,15 @@ pub(crate) fn check_end(place: &Place) -> Result<(), StoreError> {
     Err(StoreError::Damaged { session: place.session.clone(), path: place.folder.clone(), damage })
 }
 
-fn check_fence(transaction: &Transaction<'_>, fence: i64, place: &Place) -> Result<(), StoreError> {
+fn check_fence(db: &Connection, fence: i64, place: &Place) -> Result<(), StoreError> {
+    let ask = |what| db.prepare_cached(what);
+    let found = ask("SELECT fence FROM session").and_then(|mut it| it.query_row([], |row| row.get::<_, i64>(0)));
     let sqlite = StoreError::sqlite(&place.database());
-    let mut statement = transaction.prepare_cached("SELECT fence, owner FROM session").map_err(&sqlite)?;
-    let (found, owner): (i64, String) =
-        statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(&sqlite)?;
-    match found == fence {
-        true => Ok(()),
-        false => Err(StoreError::Fenced { session: place.session.clone(), owner }),
+    if found.map_err(&sqlite)? == fence {
+        return Ok(());
     }
+    let owner = ask("SELECT owner FROM session").and_then(|mut it| it.query_row([], |row| row.get(0)));
+    Err(StoreError::Fenced { session: place.session.clone(), owner: owner.map_err(sqlite)? })
 }
 
 /// How many records there are, and the last one's link.
