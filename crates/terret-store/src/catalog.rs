@@ -230,6 +230,8 @@ fn messages_of<'a>(records: impl IntoIterator<Item = &'a Record>) -> usize {
 
 fn is_damaged(damage: &[Damage], seq: u64) -> bool {
     damage.iter().any(|damage| match damage {
+        // What it is chained to is the name of its session, which is lost.
+        Damage::Unchecked { record: 0 } => false,
         Damage::Unreadable { record, .. }
         | Damage::Changed { record }
         | Damage::Unchecked { record }

@@ -166,7 +166,8 @@ pub enum Damage {
         /// Its number, from 0.
         record: u64,
     },
-    /// A record can be read, but not checked, because the one before it can't be read.
+    /// A record can be read, but not checked, because the one before it can't be read, or for the first one the session's
+    /// name.
     Unchecked {
         /// Its number, from 0.
         record: u64,
@@ -212,6 +213,9 @@ impl fmt::Display for Damage {
             Damage::Missing { from, to } => write!(f, "records {from} to {} are gone", to - 1),
             Damage::Unreadable { record, why } => write!(f, "record {record} can't be read: {why}"),
             Damage::Changed { record } => write!(f, "record {record} was changed after it was written"),
+            Damage::Unchecked { record: 0 } => {
+                f.write_str("record 0 can't be checked without the session's name, which is lost")
+            }
             Damage::Unchecked { record } => {
                 write!(f, "record {record} can't be checked without the one before it")
             }

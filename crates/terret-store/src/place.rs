@@ -30,6 +30,11 @@ impl Place {
         self.folder == self.root.join(folder_name(&self.session))
     }
 
+    /// Whether only the name of its folder is known, which is the hash of its own.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.session.as_str().strip_prefix(HASHED).is_some_and(is_hash)
+    }
+
     pub(crate) fn database(&self) -> PathBuf {
         self.folder.join("journal.db")
     }
@@ -63,13 +68,16 @@ fn folder_name(session: &SessionId) -> String {
     let fits = (5..=64).contains(&name.len()) && name.bytes().all(plain);
     let starts_plain = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
     // So that a session whose own name can't be read goes by its folder's.
-    let is_hash = |rest: &str| rest.len() == HASH && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
     if fits && starts_plain && name.strip_prefix(HASHED).is_none_or(is_hash) {
         return name.to_owned();
     }
     let mut hash = sha256(name.as_bytes());
     hash.truncate(HASH);
     format!("{HASHED}{hash}")
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == HASH && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 const HASHED: &str = "name-";

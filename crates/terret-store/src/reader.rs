@@ -89,7 +89,7 @@ impl Reader {
     fn of(db: Connection, mut place: Place, damage: Vec<Damage>) -> Result<Self, StoreError> {
         let id: Result<String, _> = db.query_row("SELECT id FROM session", [], |row| row.get(0));
         place.session = id.map_err(StoreError::sqlite(&place.database()))?.into();
-        let link = Some(chain::start(&place.session));
+        let link = (!place.is_nameless()).then(|| chain::start(&place.session));
         Ok(Self { place, db, damage, salvaged: false, next: 0, link })
     }
 

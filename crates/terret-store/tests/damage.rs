@@ -183,6 +183,31 @@ async fn a_session_whose_first_pages_are_lost_is_read_and_forked() {
     }
 }
 
+/// Its folder is named by a hash, and so its name is nowhere else.
+#[tokio::test]
+async fn a_session_whose_name_is_lost_goes_by_that_of_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = terret_store::SqliteJournal::new(folder.path());
+    let all = texts(0..9, 700);
+    let named = "A name".to_owned().into();
+    drop(journal.own(&named).await.unwrap());
+    journal.append(&named, 0, &all).await.unwrap();
+    let name = journal.list().unwrap().remove(0).id;
+    assert_eq!(name, named);
+    let its = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).find(|path| path.is_dir());
+    let database = its.as_ref().unwrap().join("journal.db");
+    let mut bytes = std::fs::read(&database).unwrap();
+    bytes[4096..8192].fill(0);
+    std::fs::write(&database, bytes).unwrap();
+    let info = journal.list().unwrap().remove(0);
+    assert_eq!(info.id.as_str(), its.unwrap().file_name().unwrap().to_str().unwrap());
+    assert!(info.trouble.as_ref().unwrap().contains("without the session's name"), "{info:?}");
+    let forked = journal.fork(&info.id, None, &"copied".to_owned().into()).unwrap();
+    assert_eq!((forked.records, forked.left_out), (9, 0));
+    assert_eq!(journal.load(&"copied".to_owned().into()).await.unwrap(), all);
+    journal.delete(&info.id).unwrap();
+}
+
 #[tokio::test]
 async fn long_rows_are_salvaged_with_all_their_pages() {
     let all: Vec<_> =
