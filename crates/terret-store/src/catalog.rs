@@ -116,7 +116,7 @@ impl SqliteJournal {
         }
         std::fs::rename(&place.folder, &gone).map_err(io(&place.folder))?;
         sync_folder(self.folder())?;
-        std::fs::remove_dir_all(&gone).map_err(io(&gone))
+        std::fs::remove_dir_all(&gone).map_err(|source| StoreError::LeftBehind { path: gone, source })
     }
 
     /// Makes a new session of the first `messages` messages of another one, or of all that can be read of it; more than

@@ -108,6 +108,14 @@ pub enum StoreError {
         /// Why.
         source: rusqlite::Error,
     },
+    /// A session is deleted, and some of its files are still there.
+    #[error("the session is deleted, but not all of its files: remove {} by hand ({source})", path.display())]
+    LeftBehind {
+        /// What is left of its folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A fork of more messages than there are.
     #[error("session {session} has {there} messages, and {messages} were asked for")]
     TooFew {

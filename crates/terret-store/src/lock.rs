@@ -98,7 +98,7 @@ impl Lock {
                 Ok(()) if is_still(&file, &new) => {}
                 Ok(()) => continue,
                 Err(TryLockError::WouldBlock) => return Ok(Err(Held::by(&file, &new))),
-                Err(TryLockError::Error(error)) => return Err(StoreError::io(&new, error)),
+                Err(TryLockError::Error(error)) => return Err(StoreError::io(path, error)),
             }
             let mut lock = Self::begin(file, lease, &new)?;
             lock.replaces = Some(path.to_owned());

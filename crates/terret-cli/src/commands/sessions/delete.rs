@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use clap::Args;
-use terret::store::{SessionInfo, SqliteJournal};
+use terret::store::{SessionInfo, SqliteJournal, StoreError};
 
 use super::{find, name_of};
 use crate::exit::{Exit, Problem};
@@ -49,7 +49,10 @@ pub(super) fn run(journal: &SqliteJournal, args: &Delete) -> Result<Exit, Proble
     let mut exit = Exit::Completed;
     for info in &infos {
         if let Err(error) = journal.delete(&info.id) {
-            output::complain(&format!("session {} is still there: {error}", info.id));
+            output::complain(&match error {
+                StoreError::LeftBehind { .. } => error.to_string(),
+                error => format!("session {} is still there: {error}", info.id),
+            });
             exit = Exit::RunFailed;
         } else if infos.len() > 1 || exit != Exit::Completed {
             output::note(&format!("deleted {}", info.id));
