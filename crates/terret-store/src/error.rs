@@ -310,11 +310,12 @@ impl StoreError {
             _ => return false,
         };
         match source.sqlite_error_code() {
-            // A damaged schema page is told as a generic error ("no such table").
             Some(code) => matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::Unknown),
             None => matches!(
                 source,
-                Error::QueryReturnedNoRows
+                // Our statements are right: a schema that they don't fit was changed.
+                Error::SqlInputError { .. }
+                    | Error::QueryReturnedNoRows
                     | Error::InvalidColumnType(..)
                     | Error::FromSqlConversionFailure(..)
                     | Error::IntegralValueOutOfRange(..)
