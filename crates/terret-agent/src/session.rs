@@ -83,7 +83,7 @@ impl Session {
     }
 
     fn start(&self, message: Option<UserPrompt>, task: Task, reviewer: Reviewer) -> Run {
-        let run = RunId(uuid::Uuid::now_v7().to_string());
+        let run = RunId(crate::journal::fresh_id());
         let message = message.map(UserPrompt::now);
         let parts = &self.agent.0;
         let (limits, tools) = (parts.limits, parts.tools.facts().clone());
