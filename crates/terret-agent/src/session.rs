@@ -89,7 +89,8 @@ impl Session {
         let (limits, tools) = (parts.limits, parts.tools.facts().clone());
         let models = u32::try_from(parts.models.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
         let task = if task == Task::Answer && !parts.hooks.0.is_empty() { Task::AnswerReviewed } else { task };
-        let prompt = Prompt { run, message, limits, tools, models, task, exceeded: None };
+        let apart = reviewer.is_some();
+        let prompt = Prompt { run, message, limits, tools, models, task, exceeded: None, apart };
         let (commands, inbox) = mpsc::unbounded_channel();
         let (done, report) = oneshot::channel();
         let publisher = Publisher::default();

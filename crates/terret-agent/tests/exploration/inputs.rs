@@ -38,6 +38,21 @@ pub(crate) fn inputs(
     if state.run().is_none() {
         return inputs;
     }
+    if used.prompts < allowed.prompts && used.crashes < allowed.crashes {
+        // After a crash: the same run again, and another one.
+        let n = used.prompts;
+        let used = Bounds { prompts: n + 1, crashes: used.crashes + 1, ..used };
+        add(prompt(n, scenario, None, None), used);
+        add(prompt(n, scenario, Some("prompt"), None), used);
+        add(apart(prompt(n, scenario, Some("prompt"), None)), used);
+        if scenario.shared {
+            add(prompt(n, scenario, Some("prompt"), Some(Budget::Cost)), used);
+        }
+        if let Some(deadline) = state.run().and_then(|run| run.deadline()) {
+            inputs.push((prompt(n, scenario, Some("prompt"), None), deadline, used));
+        }
+    }
+    let mut add = |input, used| inputs.push((input, NOW, used));
     if used.queued < allowed.queued {
         let used = Bounds { queued: used.queued + 1, ..used };
         for kind in [QueueKind::Steering, QueueKind::FollowUp] {
@@ -52,8 +67,13 @@ pub(crate) fn inputs(
         add(Input::Interrupt { message: user("stop that") }, Bounds { interrupts: used.interrupts + 1, ..used });
     }
     if used.crashes < allowed.crashes {
-        add(Input::Resume, Bounds { crashes: used.crashes + 1, ..used });
+        let used = Bounds { crashes: used.crashes + 1, ..used };
+        add(Input::Resume, used);
+        if let Some(deadline) = state.run().and_then(|run| run.deadline()) {
+            inputs.push((Input::Resume, deadline, used));
+        }
     }
+    let mut add = |input, used| inputs.push((input, NOW, used));
     if used.cancels < allowed.cancels {
         add(Input::Cancel { reason: "enough".into() }, Bounds { cancels: used.cancels + 1, ..used });
     }
@@ -77,7 +97,8 @@ fn completions(machine: &dyn Machine, state: &State, scenario: &Scenario) -> Vec
                     add(Input::Replied { epoch, reply, cost: Money::from_nanos(1) });
                 }
                 use ErrorKind::*;
-                for kind in [Overloaded, Auth, ContextOverflow, InvalidRequest] {
+                let kinds = [Overloaded, Auth, ContextOverflow, InvalidRequest];
+                for kind in kinds.into_iter().take(if scenario.few { 1 } else { kinds.len() }) {
                     add(failed(epoch, kind));
                 }
             }
@@ -227,6 +248,9 @@ fn replies(state: &State, scenario: &Scenario) -> Vec<Reply> {
     // Where tokens are limited, each reply takes one.
     let used = u64::from(scenario.limits.tokens.is_some());
     let reply = |text, calls, reason| reply(text, calls, reason, used);
+    if scenario.few {
+        return vec![reply("done", &[], StopReason::Stop), reply("", &[(&a, "write")], StopReason::ToolUse)];
+    }
     if scenario.wide {
         return vec![
             reply("done", &[], StopReason::Stop),
@@ -281,7 +305,15 @@ fn prompt(n: u8, scenario: &Scenario, message: Option<&str>, exceeded: Option<Bu
         models: scenario.models,
         task: if message.is_some() && scenario.task == Task::Compact { Task::Answer } else { scenario.task },
         exceeded,
+        apart: false,
     })
+}
+
+fn apart(mut prompt: Input) -> Input {
+    if let Input::Prompt(prompt) = &mut prompt {
+        prompt.apart = true;
+    }
+    prompt
 }
 
 fn tools() -> Arc<BTreeMap<String, ToolFacts>> {

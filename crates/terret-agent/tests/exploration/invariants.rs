@@ -12,8 +12,20 @@ use crate::inputs::stale;
 use crate::search::Machine;
 
 fn the_outcome_is_one_and_the_last_record(before: &State, input: &Input, records: &[Record]) {
-    let outcomes = records.iter().filter(|record| matches!(record, Record::RunEnded { .. })).count();
-    let last = matches!(records.last(), Some(Record::RunEnded { .. }));
+    let mut of_run: Vec<&Record> = records.iter().collect();
+    // A prompt may end a run that was left open, and start another one.
+    if before.run().is_some()
+        && let Some(started) = of_run.iter().position(|record| matches!(record, Record::RunStarted { .. }))
+    {
+        assert!(matches!(input, Input::Prompt(_)), "{input:?} starts a run beside another one: {records:?}");
+        assert!(matches!(of_run[started - 1], Record::RunEnded { .. }), "a run starts beside another one: {records:?}");
+        let after = of_run.split_off(started);
+        let ends = after.iter().filter(|record| matches!(record, Record::RunEnded { .. })).count();
+        let last = matches!(after.last(), Some(Record::RunEnded { .. }));
+        assert!(ends == 0 || (ends == 1 && last), "the outcome is one, and the last record: {records:?}");
+    }
+    let outcomes = of_run.iter().filter(|record| matches!(record, Record::RunEnded { .. })).count();
+    let last = matches!(of_run.last(), Some(Record::RunEnded { .. }));
     assert!(outcomes == 0 || (outcomes == 1 && last), "the outcome is one, and the last record: {records:?}");
     if before.run().is_none() {
         assert!(records.is_empty() || matches!(input, Input::Prompt(_)), "only a prompt starts anything: {input:?}");
@@ -80,7 +92,8 @@ fn effects_are_announced(machine: &dyn Machine, before: &State, records: &[Recor
         if let Record::ModelCalled { epoch } | Record::CompactionStarted { epoch, .. } = record {
             assert!(*epoch > before.epoch(), "every model call has an epoch of its own");
             let exceeded = |state: &State| state.run().is_some_and(|run| run.exceeded.is_some());
-            assert!(!exceeded(after) && !exceeded(before), "a model call beyond a budget");
+            let is_new = records.iter().any(|record| matches!(record, Record::RunStarted { .. }));
+            assert!(!exceeded(after) && (is_new || !exceeded(before)), "a model call beyond a budget");
         }
     }
     let earlier = machine.due(before);
@@ -187,9 +200,10 @@ fn opened_once(before: &State, records: &[Record]) {
 }
 
 fn what_is_resumed_is_not_repeated_wrongly(before: &State, input: &Input, after: &State) {
-    if !matches!(input, Input::Resume) {
+    if !matches!(input, Input::Resume | Input::Prompt(_)) {
         return;
     }
+    let goes_on = matches!(input, Input::Resume);
     let open = |state: &State, id: &str| {
         state.batch().and_then(|batch| batch.get(id)).is_some_and(|call| call.stage == CallStage::Open)
     };
@@ -198,10 +212,12 @@ fn what_is_resumed_is_not_repeated_wrongly(before: &State, input: &Input, after:
         let at_most_once = call.tool.is_some_and(|tool| tool.effect == EffectClass::AtMostOnce);
         let was_open = call.stage == CallStage::Open;
         assert!(!(at_most_once && was_open && open(after, &call.call.id)), "an at-most-once call starts again");
-        let repeatable = was_open && !at_most_once && after.batch().is_some();
+        let repeatable = goes_on && was_open && !at_most_once && after.batch().is_some();
         assert!(!repeatable || open(after, &call.call.id) || is_stopping(after), "a harmless call isn't repeated");
     }
-    if let (Some(Stage::Waiting { until }), Some(run)) = (before.run().map(|run| &run.stage), after.run()) {
+    if let (Some(Stage::Waiting { until }), Some(run)) = (before.run().map(|run| &run.stage), after.run())
+        && before.run().map(|run| &run.id) == Some(&run.id)
+    {
         let kept = matches!(run.stage, Stage::Waiting { until: kept } if kept == *until);
         assert!(kept, "a retry keeps its schedule over a restart: {:?}", run.stage);
     }
@@ -211,6 +227,10 @@ fn what_is_resumed_is_not_repeated_wrongly(before: &State, input: &Input, after:
 /// stopped.
 fn nothing_is_accepted_while_stopping(before: &State, input: &Input, records: &[Record]) {
     let Some(Stage::Stopping(cause)) = before.run().map(|run| &run.stage) else { return };
+    if matches!(input, Input::Prompt(_)) {
+        // After a crash nothing is in flight that would have to be stopped.
+        return;
+    }
     let goes_on = matches!(cause, StopCause::Interrupted { .. });
     let harmless = |record: &Record| match record {
         Record::Queued { .. } | Record::Withdrawn { .. } | Record::Requeued { .. } | Record::Resumed => true,

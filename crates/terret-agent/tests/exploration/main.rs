@@ -38,11 +38,17 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
         models: NonZeroU32::MIN,
         task: Task::Answer,
         wide: false,
+        few: false,
         shared: false,
     };
     let out_of_tools = {
         let mut limits = limits(2);
         limits.tool_calls = NonZeroU32::new(1);
+        limits.wall_time = 1.try_into().ok();
+        limits
+    };
+    let out_of_time = {
+        let mut limits = limits(2);
         limits.wall_time = 1.try_into().ok();
         limits
     };
@@ -64,6 +70,10 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
         ("an interruption", plain(Bounds { interrupts: 1, crashes: 1, ..one }, limits(2))),
         ("an interruption and a cancel", plain(Bounds { interrupts: 1, cancels: 1, ..one }, limits(2))),
         ("tools and time run out", plain(Bounds { crashes: 1, cancels: 1, interrupts: 1, ..one }, out_of_tools)),
+        (
+            "time runs out while nobody is there",
+            Scenario { few: true, ..plain(Bounds { prompts: 2, crashes: 1, ..one }, out_of_time) },
+        ),
         ("runs that follow each other", plain(Bounds { prompts: 2, crashes: 1, cancels: 1, ..one }, limits(1))),
         ("wide batches", Scenario { wide: true, ..plain(Bounds { crashes: 1, cancels: 1, ..one }, limits(1)) }),
         ("models to fall back on", Scenario { models: two(), ..plain(one, limits(3)) }),
@@ -74,6 +84,10 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
         ("money", plain(Bounds { queued: 1, ..one }, money)),
         ("tokens and loops", plain(one, tokens)),
         ("a shared budget", Scenario { shared: true, ..plain(Bounds { cancels: 1, crashes: 1, ..one }, limits(2)) }),
+        (
+            "a shared budget after a crash",
+            Scenario { shared: true, few: true, ..plain(Bounds { crashes: 1, prompts: 2, ..one }, limits(2)) },
+        ),
         ("compactions", compacting),
         (
             "a compaction and no more",
