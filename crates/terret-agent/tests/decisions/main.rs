@@ -10,7 +10,8 @@ use std::time::Duration;
 use given::*;
 use terret_agent::ToolOutput;
 use terret_agent::machine::{
-    Budget, CallStage, Effect, Failure, Input, Limits, Outcome, Prompt, QueueKind, Record, Recovery, Stage, Task,
+    Budget, CallStage, Effect, Failure, Input, Limits, LoopLimit, Outcome, Prompt, QueueKind, Record, Recovery, Stage,
+    Task,
 };
 use terret_llm::{ErrorKind, Message, ModelError, Money, StopReason, Usage};
 
@@ -406,6 +407,21 @@ fn a_review_from_before_a_halt_is_stale() {
     session.has_stopped();
     assert!(matches!(session.due()[..], [Effect::Review { .. }]));
     session.ignores(late);
+}
+
+// Loops.
+
+#[test]
+fn what_an_earlier_run_called_does_not_count_as_a_repetition() {
+    let twice = LoopLimit { warn: 2.try_into().unwrap(), end: 2.try_into().unwrap() };
+    let limits = limits(|limits| (limits.model_calls, limits.repeats) = (1.try_into().unwrap(), Some(twice)));
+    let mut session = given(limits);
+    session.replies(calling(&[("c1", "look")]));
+    session.allows("c1");
+    assert_eq!(outcome(&session.finishes("c1", "seen")), &out_of(Budget::ModelCalls));
+    session.is_prompted("run-2", "and now", limits);
+    session.replies(calling(&[("c2", "look")]));
+    assert_eq!(opened(&session.allows("c2")), ["c2"]);
 }
 
 // The context.
