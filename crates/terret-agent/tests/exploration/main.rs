@@ -84,6 +84,7 @@ fn large_scenarios() -> Vec<(&'static str, Scenario)> {
             plain(Bounds { crashes: 0, interrupts: 1, cancels: 1, queued: 1, ..one }, limits(2)),
         ),
         ("models to fall back on and a crash", Scenario { models: two(), ..plain(one, limits(3)) }),
+        ("steering, a cancel and a crash", plain(Bounds { cancels: 1, queued: 2, ..one }, limits(2))),
         ("wide batches in a row", Scenario { wide: true, ..plain(one, limits(2)) }),
     ]
 }
