@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use terret_agent::EffectClass;
 use terret_agent::machine::{
-    CallStage, Effect, Input, Outcome, QueueKind, Queued, Record, Stage, State, StopCause, Task, Verdict,
+    CallStage, Effect, Input, Outcome, QueueKind, Queued, Record, RunState, Stage, State, StopCause, Task, Verdict,
 };
 use terret_llm::{Message, StopReason};
 
@@ -77,7 +77,9 @@ pub(crate) fn of_step(
 ) {
     the_outcome_is_one_and_the_last_record(before, input, records);
     queued_messages_are_delivered_once_or_handed_back(machine, before, records, after);
-    effects_are_announced(machine, before, records, after);
+    effects_are_announced(machine, before, at, records, after);
+    what_was_in_flight_is_stale(before, records, after);
+    what_is_used_is_counted(before, input, records, after);
     what_is_resumed_is_not_repeated_wrongly(before, input, after);
     nothing_is_accepted_while_stopping(before, input, records);
     opened_once(before, records);
@@ -87,12 +89,14 @@ pub(crate) fn of_step(
 }
 
 /// What is in flight after a step and wasn't before has its record; each model call has an epoch of its own.
-fn effects_are_announced(machine: &dyn Machine, before: &State, records: &[Record], after: &State) {
+fn effects_are_announced(machine: &dyn Machine, before: &State, at: i64, records: &[Record], after: &State) {
+    let is_new = records.iter().any(|record| matches!(record, Record::RunStarted { .. }));
+    let deadline = before.run().filter(|_| !is_new).or(after.run()).and_then(RunState::deadline);
     for record in records {
         if let Record::ModelCalled { epoch } | Record::CompactionStarted { epoch, .. } = record {
             assert!(*epoch > before.epoch(), "every model call has an epoch of its own");
+            assert!(deadline.is_none_or(|deadline| at < deadline), "a model call beyond the run's time");
             let exceeded = |state: &State| state.run().is_some_and(|run| run.exceeded.is_some());
-            let is_new = records.iter().any(|record| matches!(record, Record::RunStarted { .. }));
             assert!(!exceeded(after) && (is_new || !exceeded(before)), "a model call beyond a budget");
         }
     }
@@ -110,6 +114,35 @@ fn effects_are_announced(machine: &dyn Machine, before: &State, records: &[Recor
             _ => false,
         };
         assert!(records.iter().any(announced), "{effect:?} is due, and no record announces it: {records:?}");
+    }
+}
+
+/// Where everything begins anew, nothing that was in flight before can be mistaken for what is then.
+fn what_was_in_flight_is_stale(before: &State, records: &[Record], after: &State) {
+    let anew = |it: &Record| matches!(it, Record::RunStarted { .. } | Record::Halted { .. } | Record::Resumed);
+    let stale = after.epoch() > before.epoch();
+    assert!(stale || !records.iter().any(anew), "what was in flight isn't stale after {records:?}");
+}
+
+/// What a model call used is spent, and counts before another one is planned.
+fn what_is_used_is_counted(before: &State, input: &Input, records: &[Record], after: &State) {
+    let Some(run) = before.run() else { return };
+    let (usage, cost) = match input {
+        Input::Replied { reply, cost, .. } => (reply.message().usage, *cost),
+        Input::Summarised { usage, cost, .. }
+        | Input::AttemptFailed { usage, cost, .. }
+        | Input::Stopped { usage, cost, .. } => (*usage, *cost),
+        _ => Default::default(),
+    };
+    let spent = (run.spent.usage + usage, run.spent.cost + cost);
+    if let (Some(after), false) = (after.run().filter(|after| after.id == run.id), records.is_empty()) {
+        assert_eq!((after.spent.usage, after.spent.cost), spent, "what {input:?} used");
+    }
+    if let Some(Record::AttemptFailed { recovery: Some(recovery), .. }) = records.first() {
+        let tokens = run.limits.tokens.is_none_or(|limit| spent.0.total() < limit.get());
+        let money = run.limits.cost.is_none_or(|limit| spent.1 < limit);
+        let planned = tokens && money && run.exceeded.is_none();
+        assert!(planned, "{recovery:?} is planned beyond a budget: {:?}", run.limits);
     }
 }
 
@@ -131,6 +164,14 @@ fn what_is_asked_for_happens(before: &State, input: &Input, at: i64, records: &[
                 _ => false,
             };
             assert!(records.is_empty() || records.iter().any(closes), "a denied call is not closed: {records:?}");
+        }
+        Input::Interrupt { .. } => {
+            let kept = |until: i64| {
+                matches!(after.run().map(|run| &run.stage),
+                    Some(Stage::Stopping(StopCause::Interrupted { until: Some(kept) })) if *kept == until)
+            };
+            let waited = if let Stage::Waiting { until } = run.stage { Some(until) } else { None };
+            assert!(waited.is_none_or(kept), "an interruption forgets when a retry was due");
         }
         Input::Withdraw { id } => assert!(after.queue().iter().all(|it| it.id != *id), "a withdrawal is lost"),
         Input::Wake if goes_on && run.deadline().is_some_and(|deadline| at >= deadline) => {
@@ -183,6 +224,11 @@ fn compactions_shrink(before: &State, records: &[Record], after: &State) {
     let length = |state: &State| serde_json::to_string(state.transcript()).unwrap().len();
     let appended = records.iter().any(|record| matches!(record, Record::Delivered { .. }));
     assert!(!compacted || appended || length(after) < length(before), "a summary made the transcript longer");
+    // What a provider has told counts more than an estimate, and may be anything.
+    let told = |message: &Message| matches!(message, Message::Assistant(reply) if reply.usage.total() > 0);
+    let told = before.transcript().iter().any(|message| told(message));
+    let shrinks = after.context_tokens() < before.context_tokens();
+    assert!(!compacted || appended || told || shrinks, "a summary leaves the context as large as it was");
 }
 
 fn opened_once(before: &State, records: &[Record]) {
