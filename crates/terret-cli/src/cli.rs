@@ -33,8 +33,8 @@ pub(crate) struct Cli {
 const EXAMPLES_AND_EXIT_CODES: &str = "\
 Examples:
   terret demo                                  watch it work, without a key
-  terret -p \"fix the failing test\" -m anthropic/claude-sonnet-4-5
-  git diff | terret -p \"review this change\" -m openai/gpt-5:high
+  terret -p \"fix the failing test\"             with the model of the first key that is set
+  git diff | terret -p \"review this change\" -m openai/gpt-6.2-sol:high
   terret -p \"…\" -m custom/qwen --base-url http://127.0.0.1:8080/v1
   terret -c \"now write a test for it\"           go on with the last session of this folder
   terret -c                                    finish a run that was interrupted
@@ -86,7 +86,8 @@ pub(crate) struct RunArgs {
     pub(crate) print: bool,
     /// The model, as provider/model[:effort], as MODEL alone with --base-url, or scripted:FILE
     ///
-    /// The effort is off, minimal, low, medium, high, xhigh or max. A scripted model gives the replies of a JSON Lines
+    /// The effort is off, minimal, low, medium, high, xhigh or max. Without this, it is the default model of the first
+    /// provider whose key is set, else the first model of a server on this machine. A scripted model gives the replies of a JSON Lines
     /// file, such as {"text":"Hello."}, one for each model call.
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,

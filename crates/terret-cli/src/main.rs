@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod default_model;
 mod exit;
 mod model;
 mod output;

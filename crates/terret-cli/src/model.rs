@@ -1,15 +1,17 @@
-//! Which model is asked: what `--model` says, else a clear message.
+//! Which model is asked, and how.
 
 use std::sync::Arc;
 
 use terret::llm::wire::WireFormat;
 use terret::llm::{
-    Effort, HttpTransport, Model, ModelRef, Overrides, ResolveError, Retry, RetryPolicy, ScriptedModel, hosts, resolve,
+    Effort, HttpTransport, Model, ModelRef, Overrides, ResolveError, Retry, RetryPolicy, ScriptedModel, resolve,
 };
 use terret::store::Setup;
 
 use crate::cli::RunArgs;
+use crate::default_model::{self, Found};
 use crate::exit::{Exit, Problem};
+use crate::output;
 
 /// A model that can be asked, and how much it should reason.
 pub(crate) struct Chosen {
@@ -43,8 +45,19 @@ pub(crate) fn without_secrets(asked: &Setup) -> Setup {
     }
 }
 
-pub(crate) fn choose(asked: &Setup) -> Result<Chosen, Problem> {
-    let Some(name) = &asked.model else { return Err(no_model()) };
+/// The model that is asked; where nobody has said which, the one that can be asked without another word.
+pub(crate) async fn choose(asked: &mut Setup) -> Result<Chosen, Problem> {
+    let name = match &asked.model {
+        Some(name) => name,
+        None if asked.base_url.is_some() => {
+            return Err(Problem::usage("--base-url: say which model the server has, with --model custom/MODEL"));
+        }
+        None => {
+            let Found { name, because } = default_model::find(env).await?;
+            output::note(&format!("model: {name}, because of {because} (--model names another one)"));
+            asked.model.insert(name)
+        }
+    };
     if let Some(path) = name.strip_prefix("scripted:") {
         if asked.base_url.is_some() || asked.wire.is_some() {
             return Err(Problem::usage("a scripted model has no server: leave out --base-url and --wire"));
@@ -69,17 +82,6 @@ pub(crate) fn choose(asked: &Setup) -> Result<Chosen, Problem> {
     Ok(Chosen { model: Arc::new(model), effort: name.effort })
 }
 
-fn no_model() -> Problem {
-    let with_key = hosts().iter().find(|host| host.keys.iter().any(|(variable, _)| env(variable).is_some()));
-    let hint = match with_key {
-        Some(host) => format!("there is a key for {}, so for example --model {}/MODEL", host.id, host.id),
-        None => "for example --model anthropic/claude-sonnet-4-5 with ANTHROPIC_API_KEY set, or --model custom/MODEL \
-                 --base-url http://127.0.0.1:8080/v1 for a local server"
-            .into(),
-    };
-    Problem::usage(format!("no model: say which one with --model provider/model; {hint}. `terret demo` needs none"))
-}
-
-fn env(name: &str) -> Option<String> {
+pub(crate) fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

@@ -35,7 +35,7 @@ pub(crate) fn run(mut args: RunArgs) -> ExitCode {
 }
 
 async fn run_in(chosen: &Chosen, args: &RunArgs, signals: Signals) -> Result<Exit, Problem> {
-    let Prepared { agent, folder, setup } = prepare(args, &chosen.setup())?;
+    let Prepared { agent, folder, setup } = prepare(args, &chosen.setup()).await?;
     let opened = chosen.open(&agent, &setup).await?;
     let asked = async {
         // Last, because it may have to be waited for.
@@ -141,13 +141,13 @@ struct Prepared {
     setup: Setup,
 }
 
-fn prepare(args: &RunArgs, session: &Setup) -> Result<Prepared, Problem> {
+async fn prepare(args: &RunArgs, session: &Setup) -> Result<Prepared, Problem> {
     let folder = folder(args.cd.as_deref(), session.folder.as_deref())?;
     if args.prompt.is_none() && io::stdin().is_terminal() && !args.session.goes_on() {
         return Err(no_prompt());
     }
-    let asked = model::asked(args, session);
-    let model::Chosen { model, effort } = model::choose(&asked)?;
+    let mut asked = model::asked(args, session);
+    let model::Chosen { model, effort } = model::choose(&mut asked).await?;
     let setup = Setup { folder: Some(folder.display().to_string()), ..model::without_secrets(&asked) };
     let workspace = Workspace::new(&folder)
         .map_err(|error| Problem::usage(format!("can't work in {}: {error}", folder.display())))?;

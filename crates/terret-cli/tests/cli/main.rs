@@ -5,6 +5,7 @@
 mod command_line;
 mod corpus;
 mod crash;
+mod default_model;
 mod demo;
 mod output;
 mod recorded;
