@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use terret::llm::{Money, hosts};
 
+use crate::commands::config as config_command;
 use crate::commands::sessions::Sessions;
 use crate::commands::wire::Wire;
+use crate::config::Config;
 use crate::exit::{Exit, Problem};
 use crate::output;
 
@@ -70,6 +72,9 @@ pub(crate) enum Command {
     /// List, show, search, rename, delete, export, import and check sessions
     #[command(subcommand, visible_alias = "session")]
     Sessions(Sessions),
+    /// Show what is configured, and where
+    #[command(subcommand)]
+    Config(config_command::Commands),
     /// Watch a scripted model fix a small broken project with the real loop and the real tools
     Demo(DemoArgs),
     /// Look at what goes over the wire, to debug a provider
@@ -126,6 +131,11 @@ pub(crate) struct RunArgs {
     /// Work in this folder; a session that goes on works in its own without this
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) cd: Option<PathBuf>,
+    /// Set this as the configuration would, for this run
+    ///
+    /// `terret config keys` lists the keys. The value is TOML, or a text as it is.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
 }
@@ -162,6 +172,22 @@ impl SessionArgs {
 }
 
 impl RunArgs {
+    /// The same command line, with what is configured where it says nothing.
+    ///
+    /// What names the model stays as the command line has it, because it goes together with the session's.
+    pub(crate) fn configured(self, config: &Config) -> Result<Self, Problem> {
+        let parser = config.defaults_for(Cli::command()).mut_subcommand("run", |run| config.defaults_for(run));
+        let parsed = parser.try_get_matches().and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+        let mut configured = match parsed.map_err(|error| Problem::new(Exit::Configuration, error.to_string()))? {
+            Cli { command: Some(Command::Run(run)), .. } | Cli { run, .. } => run,
+        };
+        configured.prompt = self.prompt;
+        // A session that is named is wanted, whatever is configured.
+        configured.session.no_session &= !self.session.goes_on() && self.session.session_id.is_none();
+        configured.session.fork = None;
+        Ok(configured)
+    }
+
     /// How many messages to copy, if a copy is wanted. A text behind `--fork` that is no number is the prompt.
     pub(crate) fn fork(&mut self) -> Result<Option<Option<usize>>, Problem> {
         let Some(at) = self.session.fork.take() else { return Ok(None) };

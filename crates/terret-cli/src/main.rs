@@ -2,8 +2,10 @@
 
 mod cli;
 mod commands;
+mod config;
 mod default_model;
 mod exit;
+mod files;
 mod model;
 mod output;
 mod places;
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     match cli.command {
         None => commands::run::run(cli.run),
         Some(Command::Run(args)) => commands::run::run(args),
+        Some(Command::Config(command)) => commands::config::run(command),
         Some(Command::Demo(args)) => commands::demo::run(&args),
         Some(Command::Sessions(sessions)) => commands::sessions::run(sessions),
         Some(Command::Wire(wire)) => commands::wire::run(wire),

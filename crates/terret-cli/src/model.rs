@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use terret::llm::wire::WireFormat;
 use terret::llm::{
-    Effort, HttpTransport, Model, ModelRef, Overrides, ResolveError, Retry, RetryPolicy, ScriptedModel, resolve,
+    Effort, Host, HttpTransport, Model, ModelRef, Overrides, ResolveError, Retry, RetryPolicy, ScriptedModel, resolve,
 };
 use terret::store::Setup;
 
 use crate::cli::RunArgs;
+use crate::config::{Config, Layer};
 use crate::default_model::{self, Found};
 use crate::exit::{Exit, Problem};
 use crate::output;
@@ -19,15 +20,33 @@ pub(crate) struct Chosen {
     pub(crate) effort: Option<Effort>,
 }
 
-/// Which model a run asks: the one of the command line, else the one that its session was set up with.
-pub(crate) fn asked(args: &RunArgs, setup: &Setup) -> Setup {
-    let wire = args.wire.as_ref().map(ToString::to_string);
-    let mut asked = match &args.model {
-        Some(model) => Setup { model: Some(absolute(model)), ..Setup::default() },
-        None => setup.clone(),
+/// Which model a run asks, and where: what the command line says, else what its session was set up with, else what is
+/// configured.
+///
+/// An address and a wire are those of the model that they stand beside: what is weaker than the layer that names the
+/// model doesn't count, so that a key never goes to another provider's address.
+pub(crate) fn asked(args: &RunArgs, session: &Setup, config: &Config) -> Setup {
+    let of_args = Setup {
+        model: args.model.clone(),
+        base_url: args.base_url.clone(),
+        wire: args.wire.as_ref().map(ToString::to_string),
+        ..Setup::default()
     };
-    asked.base_url = args.base_url.clone().or(asked.base_url);
-    asked.wire = wire.or(asked.wire);
+    let of_layer = |layer| {
+        let text = |key| config.text_in(layer, key).map(str::to_owned);
+        Setup { model: text("model"), base_url: text("base-url"), wire: text("wire"), ..Setup::default() }
+    };
+    let [set, others @ ..] = Layer::STRONGEST_FIRST;
+    let layers = [of_args, of_layer(set), session.clone()].into_iter().chain(others.map(of_layer));
+    let mut asked = Setup { folder: session.folder.clone(), ..Setup::default() };
+    for layer in layers {
+        asked.base_url = asked.base_url.or(layer.base_url);
+        asked.wire = asked.wire.or(layer.wire);
+        if let Some(model) = layer.model {
+            asked.model = Some(absolute(&model));
+            break;
+        }
+    }
     asked
 }
 
@@ -46,7 +65,7 @@ pub(crate) fn without_secrets(asked: &Setup) -> Setup {
 }
 
 /// The model that is asked; where nobody has said which, the one that can be asked without another word.
-pub(crate) async fn choose(asked: &mut Setup) -> Result<Chosen, Problem> {
+pub(crate) async fn choose(asked: &mut Setup, config: &Config) -> Result<Chosen, Problem> {
     let name = match &asked.model {
         Some(name) => name,
         None if asked.base_url.is_some() => {
@@ -73,13 +92,23 @@ pub(crate) async fn choose(asked: &mut Setup) -> Result<Chosen, Problem> {
         wire: asked.wire.as_deref().map(WireFormat::from),
         ..Overrides::default()
     };
-    let resolved = resolve(&name, &overrides, env).map_err(|error| match error {
+    let resolved = resolve(&name, &overrides, |variable| env(variable).or_else(|| configured(&name, variable, config)));
+    let resolved = resolved.map_err(|error| match error {
         ResolveError::NoKey { .. } => Problem::new(Exit::Authentication, error.to_string()),
         _ => Problem::usage(error.to_string()),
     })?;
     let transport = HttpTransport::with_limits(&resolved.limits);
     let model = Retry::new(resolved.connect(Arc::new(transport)), RetryPolicy::default());
     Ok(Chosen { model: Arc::new(model), effort: name.effort })
+}
+
+/// What is configured in place of an environment variable: the address of a provider.
+fn configured(model: &ModelRef, variable: &str, config: &Config) -> Option<String> {
+    let host = Host::find(&model.provider)?;
+    let own = format!("{}_BASE_URL", host.id.to_ascii_uppercase());
+    // The last one that is looked for, so that all of them win over it.
+    let last = host.base_url_variables.last().map_or(own, |last| (*last).to_owned());
+    (variable == last).then(|| config.of_provider(host, "base-url").map(str::to_owned))?
 }
 
 pub(crate) fn env(name: &str) -> Option<String> {

@@ -1,18 +1,14 @@
-//! Where the program keeps things.
+//! Where the program keeps things: in `$TERRET_HOME` everything, else in the places of the XDG Base Directory
+//! Specification (by which a relative path counts as none).
 
 use std::path::PathBuf;
 
 use crate::exit::{Exit, Problem};
 
 /// The folder of all sessions: `sessions` in `$TERRET_HOME`, else `terret/sessions` in `$XDG_STATE_HOME`, else in
-/// `~/.local/state`. (The XDG Base Directory Specification: a relative path counts as none.)
+/// `~/.local/state`.
 pub(crate) fn sessions() -> Result<PathBuf, Problem> {
-    let folder = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = || {
-        let home = || std::env::home_dir().filter(|path| path.is_absolute()).map(|home| home.join(".local/state"));
-        folder("XDG_STATE_HOME").or_else(home).map(|state| state.join("terret"))
-    };
-    let ours = folder("TERRET_HOME").or_else(state).ok_or_else(|| {
+    let ours = place("XDG_STATE_HOME", ".local/state").ok_or_else(|| {
         Problem::new(
             Exit::Configuration,
             "there is no place to keep sessions: set HOME, XDG_STATE_HOME or TERRET_HOME to an absolute path, or use \
@@ -20,4 +16,16 @@ pub(crate) fn sessions() -> Result<PathBuf, Problem> {
         )
     });
     Ok(ours?.join("sessions"))
+}
+
+/// The folder of the user's configuration: `$TERRET_HOME`, else `terret` in `$XDG_CONFIG_HOME`, else in `~/.config`.
+pub(crate) fn config() -> Option<PathBuf> {
+    place("XDG_CONFIG_HOME", ".config")
+}
+
+fn place(variable: &str, in_home: &str) -> Option<PathBuf> {
+    let folder = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || std::env::home_dir().filter(|path| path.is_absolute()).map(|home| home.join(in_home));
+    let xdg = || folder(variable).or_else(home).map(|folder| folder.join("terret"));
+    folder("TERRET_HOME").or_else(xdg)
 }

@@ -14,6 +14,7 @@ use terret::store::Setup;
 use terret::tools::{BashOptions, Workspace, workspace_tools};
 
 use crate::cli::{OutputFormat, PermissionMode, RunArgs};
+use crate::config::Config;
 use crate::exit::{Exit, Problem};
 use crate::model;
 use crate::output::{self, Output, Start, complain};
@@ -21,9 +22,18 @@ use crate::session::{self, Chosen, Opened};
 use crate::signals::Signals;
 
 pub(crate) fn run(mut args: RunArgs) -> ExitCode {
-    let format = args.format();
+    let mut format = args.format();
     let exit = session::choose(&mut args).and_then(|chosen| {
-        let exit = block_on(async |signals| run_in(&chosen, &args, signals).await);
+        let folder = folder(args.cd.as_deref(), chosen.setup().folder.as_deref())?;
+        let config = Config::load(&folder, &args.set)?;
+        let args = args.configured(&config)?;
+        let chosen = match chosen {
+            Chosen::New { .. } if args.session.no_session => Chosen::Unkept,
+            chosen => chosen,
+        };
+        format = args.format();
+        let task = Task { args, config, folder };
+        let exit = block_on(async |signals| run_in(&chosen, &task, signals).await);
         chosen.close();
         exit
     });
@@ -34,8 +44,16 @@ pub(crate) fn run(mut args: RunArgs) -> ExitCode {
     .into()
 }
 
-async fn run_in(chosen: &Chosen, args: &RunArgs, signals: Signals) -> Result<Exit, Problem> {
-    let Prepared { agent, folder, setup } = prepare(args, &chosen.setup()).await?;
+/// What is to be done, and how.
+struct Task {
+    args: RunArgs,
+    config: Config,
+    folder: PathBuf,
+}
+
+async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, Problem> {
+    let Task { args, folder, .. } = task;
+    let Prepared { agent, setup } = prepare(task, &chosen.setup()).await?;
     let opened = chosen.open(&agent, &setup).await?;
     let asked = async {
         // Last, because it may have to be waited for.
@@ -60,9 +78,9 @@ async fn run_in(chosen: &Chosen, args: &RunArgs, signals: Signals) -> Result<Exi
             return Err(problem);
         }
     };
-    let start = Start::new(&agent, &opened, &folder);
+    let start = Start::new(&agent, &opened, folder);
     if args.format() == OutputFormat::Text && opened.messages > 0 {
-        tell_of(&opened, args, &folder);
+        tell_of(&opened, args, folder);
     }
     let run = match prompt {
         Some(prompt) => opened.session.prompt(prompt),
@@ -136,20 +154,19 @@ pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>, signa
 
 struct Prepared {
     agent: Agent,
-    folder: PathBuf,
     /// What a later run that goes on with the session needs again.
     setup: Setup,
 }
 
-async fn prepare(args: &RunArgs, session: &Setup) -> Result<Prepared, Problem> {
-    let folder = folder(args.cd.as_deref(), session.folder.as_deref())?;
+async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
+    let Task { args, config, folder } = task;
     if args.prompt.is_none() && io::stdin().is_terminal() && !args.session.goes_on() {
         return Err(no_prompt());
     }
-    let mut asked = model::asked(args, session);
-    let model::Chosen { model, effort } = model::choose(&mut asked).await?;
+    let mut asked = model::asked(args, session, config);
+    let model::Chosen { model, effort } = model::choose(&mut asked, config).await?;
     let setup = Setup { folder: Some(folder.display().to_string()), ..model::without_secrets(&asked) };
-    let workspace = Workspace::new(&folder)
+    let workspace = Workspace::new(folder)
         .map_err(|error| Problem::usage(format!("can't work in {}: {error}", folder.display())))?;
     let tools = pick(workspace_tools(&workspace, BashOptions::default()), args.tools.as_deref())?;
     let mut options = Options::default();
@@ -167,7 +184,7 @@ async fn prepare(args: &RunArgs, session: &Setup) -> Result<Prepared, Problem> {
     limits.cost = args.max_cost;
     limits.wall_time = args.timeout;
     let mut agent = Agent::builder(model)
-        .system(system_prompt(&folder))
+        .system(system_prompt(folder))
         .tools(tools.iter().cloned())
         .options(options)
         .spill(workspace)
@@ -176,7 +193,7 @@ async fn prepare(args: &RunArgs, session: &Setup) -> Result<Prepared, Problem> {
         agent = agent.gate(move |call: &ToolCall, _: &serde_json::Value| only_reading(&tools, call));
     }
     let agent = agent.build().map_err(|error| Problem::usage(error.to_string()))?;
-    Ok(Prepared { agent, folder, setup })
+    Ok(Prepared { agent, setup })
 }
 
 /// Where to work: where the command line says, else where the session did, else here.

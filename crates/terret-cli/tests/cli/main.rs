@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod command_line;
+mod config;
 mod corpus;
 mod crash;
 mod default_model;

@@ -1,0 +1,139 @@
+//! Configuration: what runs are like when the command line doesn't say.
+//!
+//! Every flag that says how a run is done is a setting, under its own name: `--max-turns 50` is `max-turns = 50` in a file
+//! and `TERRET_MAX_TURNS=50` in the environment. The parser of the flag is that of the setting ([`settings`]).
+
+mod document;
+mod explain;
+mod settings;
+
+use std::path::{Path, PathBuf};
+
+use clap::Command;
+use terret::llm::Host;
+
+use crate::exit::{Exit, Problem};
+use crate::{files, places};
+use document::{Context, Document};
+
+pub(crate) use explain::{Explained, explain};
+pub(crate) use settings::{Setting, settings};
+
+/// The longest configuration file that is read, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// What is configured for the runs in a folder.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Config {
+    /// The strongest ones first.
+    entries: Vec<Entry>,
+}
+
+/// A value of a setting, and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    /// As the flag would have it: several for one that takes a list.
+    pub(crate) values: Vec<String>,
+    /// As it is written.
+    pub(crate) shown: String,
+    pub(crate) origin: Origin,
+}
+
+/// Where a value stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// `--set`.
+    Set,
+    /// An environment variable.
+    Variable(String),
+    /// A file, and the line in it.
+    File { layer: Layer, path: PathBuf, line: usize },
+}
+
+/// A layer of the configuration: what stands in a stronger one wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Layer {
+    User,
+    Variables,
+    Set,
+}
+
+impl Layer {
+    pub(crate) const STRONGEST_FIRST: [Layer; 3] = [Layer::Set, Layer::Variables, Layer::User];
+}
+
+impl Origin {
+    pub(crate) fn layer(&self) -> Layer {
+        match self {
+            Origin::Set => Layer::Set,
+            Origin::Variable(_) => Layer::Variables,
+            Origin::File { layer, .. } => *layer,
+        }
+    }
+}
+
+impl Config {
+    /// Reads all layers. `set` are the values of `--set`.
+    pub(crate) fn load(_folder: &Path, set: &[String]) -> Result<Self, Problem> {
+        let mut problems = Vec::new();
+        let mut entries = Vec::new();
+        for text in set.iter().rev() {
+            collect(document::of_set(text), &mut entries, &mut problems);
+        }
+        collect(settings::of_variables(|name| std::env::var_os(name)), &mut entries, &mut problems);
+        if let Some(path) = places::config().map(|folder| folder.join("config.toml")) {
+            let context = Context { path: &path, layer: Layer::User };
+            match files::read(&path, LONGEST) {
+                Ok(None) => {}
+                Ok(Some(bytes)) => collect(Document::read(&bytes, context), &mut entries, &mut problems),
+                Err(error) => problems.push(format!("{}: can't be read: {error}", path.display())),
+            }
+        }
+        match problems.is_empty() {
+            true => Ok(Self { entries }),
+            false => Err(Problem::new(Exit::Configuration, problems.join("\n"))),
+        }
+    }
+
+    /// The values of a key, the strongest one first.
+    pub(crate) fn all(&self, key: &str) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| entry.key == key)
+    }
+
+    /// The value that a layer gives to a key.
+    pub(crate) fn text_in(&self, layer: Layer, key: &str) -> Option<&str> {
+        self.all(key).find(|entry| entry.origin.layer() == layer)?.values.first().map(String::as_str)
+    }
+
+    /// What stands in a provider's table, for the host that is meant by any of its names.
+    pub(crate) fn of_provider(&self, host: &Host, key: &str) -> Option<&str> {
+        let mut of_host = self.entries.iter().filter_map(|entry| {
+            let (name, its_key) = entry.key.strip_prefix("providers.")?.rsplit_once('.')?;
+            (its_key == key && host.names().any(|known| known == name)).then_some(entry)
+        });
+        of_host.next()?.values.first().map(String::as_str)
+    }
+
+    /// The command with these values in place of the defaults of its flags.
+    ///
+    /// The settings that name a model are left out: they belong together ([`crate::model::asked`]).
+    pub(crate) fn defaults_for(&self, command: Command) -> Command {
+        command.mut_args(|arg| {
+            let Some(setting) = Setting::of(&arg) else { return arg };
+            match self.all(&setting.key).next() {
+                Some(entry) if !settings::NAME_A_MODEL.contains(&entry.key.as_str()) => {
+                    arg.default_values(entry.values.clone())
+                }
+                _ => arg,
+            }
+        })
+    }
+}
+
+fn collect(read: Result<Vec<Entry>, Vec<String>>, entries: &mut Vec<Entry>, problems: &mut Vec<String>) {
+    match read {
+        Ok(read) => entries.extend(read),
+        Err(found) => problems.extend(found),
+    }
+}
