@@ -11,6 +11,7 @@ use terret::llm::{Money, hosts};
 
 use crate::commands::config as config_command;
 use crate::commands::sessions::Sessions;
+use crate::commands::trust::Trust;
 use crate::commands::wire::Wire;
 use crate::config::Config;
 use crate::exit::{Exit, Problem};
@@ -77,6 +78,8 @@ pub(crate) enum Command {
     Config(config_command::Commands),
     /// Watch a scripted model fix a small broken project with the real loop and the real tools
     Demo(DemoArgs),
+    /// Decide about files of a project that can run or send something
+    Trust(Trust),
     /// Look at what goes over the wire, to debug a provider
     #[command(subcommand)]
     Wire(Wire),

@@ -9,8 +9,10 @@ mod files;
 mod model;
 mod output;
 mod places;
+mod project;
 mod session;
 mod signals;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         Some(Command::Config(command)) => commands::config::run(command),
         Some(Command::Demo(args)) => commands::demo::run(&args),
         Some(Command::Sessions(sessions)) => commands::sessions::run(sessions),
+        Some(Command::Trust(args)) => commands::trust::run(&args),
         Some(Command::Wire(wire)) => commands::wire::run(wire),
     }
 }

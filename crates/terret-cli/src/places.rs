@@ -8,7 +8,7 @@ use crate::exit::{Exit, Problem};
 /// The folder of all sessions: `sessions` in `$TERRET_HOME`, else `terret/sessions` in `$XDG_STATE_HOME`, else in
 /// `~/.local/state`.
 pub(crate) fn sessions() -> Result<PathBuf, Problem> {
-    let ours = place("XDG_STATE_HOME", ".local/state").ok_or_else(|| {
+    let ours = state().ok_or_else(|| {
         Problem::new(
             Exit::Configuration,
             "there is no place to keep sessions: set HOME, XDG_STATE_HOME or TERRET_HOME to an absolute path, or use \
@@ -16,6 +16,11 @@ pub(crate) fn sessions() -> Result<PathBuf, Problem> {
         )
     });
     Ok(ours?.join("sessions"))
+}
+
+/// The folder of what the program remembers, the sessions' parent.
+pub(crate) fn state() -> Option<PathBuf> {
+    place("XDG_STATE_HOME", ".local/state")
 }
 
 /// The folder of the user's configuration: `$TERRET_HOME`, else `terret` in `$XDG_CONFIG_HOME`, else in `~/.config`.

@@ -12,6 +12,8 @@ use crate::config::{self, Config, Explained, settings};
 use crate::exit::{Exit, Problem};
 use crate::output::line;
 use crate::places;
+use crate::project::Project;
+use crate::trust::{Candidate, State, Trust};
 
 /// Show what is configured. docs/configuration.md says how.
 #[derive(Subcommand)]
@@ -59,6 +61,7 @@ const BOLD: Style = Style::new().bold();
 
 fn explain(args: &Explain) -> Result<Exit, Problem> {
     let config = Config::load(&args.cd, &args.set)?;
+    config.tell_unused();
     let mut explained = config::explain(&config);
     if let Some(key) = &args.key {
         explained.retain(|explained| explained.key == *key);
@@ -94,12 +97,22 @@ fn show(out: &mut impl io::Write, explained: &Explained, with_help: bool) -> io:
     Ok(())
 }
 
-fn path(_args: &Path) -> Result<Exit, Problem> {
+fn path(args: &Path) -> Result<Exit, Problem> {
+    let candidates = Trust::load()?.candidates(&Project::of(&args.cd));
     let show = || -> io::Result<()> {
         let mut out = anstream::stdout().lock();
         if let Some(folder) = places::config() {
             let path = folder.join("config.toml");
             let state = if path.exists() { "" } else { "  not there" };
+            writeln!(out, "{}{DIM}{state}{DIM:#}", line(&path.display().to_string()))?;
+        }
+        for candidate in &candidates {
+            let (path, state) = match candidate {
+                Ok(Candidate { path, state: State::Trusted, .. }) => (path, String::new()),
+                Ok(Candidate { path, state: State::Changed, .. }) => (path, "  changed, not used".into()),
+                Ok(Candidate { path, .. }) => (path, "  not trusted, not used".into()),
+                Err((path, error)) => (path, format!("  can't be read: {error}")),
+            };
             writeln!(out, "{}{DIM}{state}{DIM:#}", line(&path.display().to_string()))?;
         }
         out.flush()

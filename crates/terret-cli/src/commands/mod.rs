@@ -4,6 +4,7 @@ pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod run;
 pub(crate) mod sessions;
+pub(crate) mod trust;
 pub(crate) mod wire;
 
 use std::io::{self, Write as _};

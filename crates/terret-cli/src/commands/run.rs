@@ -26,6 +26,7 @@ pub(crate) fn run(mut args: RunArgs) -> ExitCode {
     let exit = session::choose(&mut args).and_then(|chosen| {
         let folder = folder(args.cd.as_deref(), chosen.setup().folder.as_deref())?;
         let config = Config::load(&folder, &args.set)?;
+        config.tell_unused();
         let args = args.configured(&config)?;
         let chosen = match chosen {
             Chosen::New { .. } if args.session.no_session => Chosen::Unkept,

@@ -13,7 +13,9 @@ use clap::Command;
 use terret::llm::Host;
 
 use crate::exit::{Exit, Problem};
-use crate::{files, places};
+use crate::project::Project;
+use crate::trust::{Candidate, State, Trust};
+use crate::{files, output, places};
 use document::{Context, Document};
 
 pub(crate) use explain::{Explained, explain};
@@ -27,6 +29,8 @@ const LONGEST: u64 = 1 << 20;
 pub(crate) struct Config {
     /// The strongest ones first.
     entries: Vec<Entry>,
+    /// Files of the project that are not used, and why.
+    pub(crate) unused: Vec<(PathBuf, String)>,
 }
 
 /// A value of a setting, and where it stands.
@@ -55,12 +59,13 @@ pub(crate) enum Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Layer {
     User,
+    Project,
     Variables,
     Set,
 }
 
 impl Layer {
-    pub(crate) const STRONGEST_FIRST: [Layer; 3] = [Layer::Set, Layer::Variables, Layer::User];
+    pub(crate) const STRONGEST_FIRST: [Layer; 4] = [Layer::Set, Layer::Variables, Layer::Project, Layer::User];
 }
 
 impl Origin {
@@ -74,14 +79,15 @@ impl Origin {
 }
 
 impl Config {
-    /// Reads all layers. `set` are the values of `--set`.
-    pub(crate) fn load(_folder: &Path, set: &[String]) -> Result<Self, Problem> {
+    /// Reads all layers, for runs in a folder. `set` are the values of `--set`.
+    pub(crate) fn load(folder: &Path, set: &[String]) -> Result<Self, Problem> {
         let mut problems = Vec::new();
         let mut entries = Vec::new();
         for text in set.iter().rev() {
             collect(document::of_set(text), &mut entries, &mut problems);
         }
         collect(settings::of_variables(|name| std::env::var_os(name)), &mut entries, &mut problems);
+        let unused = of_project(folder, &mut entries, &mut problems)?;
         if let Some(path) = places::config().map(|folder| folder.join("config.toml")) {
             let context = Context { path: &path, layer: Layer::User };
             match files::read(&path, LONGEST) {
@@ -91,8 +97,15 @@ impl Config {
             }
         }
         match problems.is_empty() {
-            true => Ok(Self { entries }),
+            true => Ok(Self { entries, unused }),
             false => Err(Problem::new(Exit::Configuration, problems.join("\n"))),
+        }
+    }
+
+    /// Says which files of the project aren't used.
+    pub(crate) fn tell_unused(&self) {
+        for (path, why) in &self.unused {
+            output::note(&format!("not used: {}, {why}", output::shortened_folder(&path.display().to_string())));
         }
     }
 
@@ -129,6 +142,32 @@ impl Config {
             }
         })
     }
+}
+
+/// Reads the project's files as far as they are trusted, the one nearest to the folder first, and tells which aren't.
+fn of_project(
+    folder: &Path,
+    entries: &mut Vec<Entry>,
+    problems: &mut Vec<String>,
+) -> Result<Vec<(PathBuf, String)>, Problem> {
+    let mut unused = Vec::new();
+    for candidate in Trust::load()?.candidates(&Project::of(folder)).into_iter().rev() {
+        match candidate {
+            Ok(Candidate { path, content, state: State::Trusted }) => {
+                let context = Context { path: &path, layer: Layer::Project };
+                collect(Document::read(&content, context), entries, problems);
+            }
+            Ok(Candidate { path, state: State::Changed, .. }) => {
+                unused.push((path, "which has changed since it was trusted (terret trust shows it and asks)".into()));
+            }
+            Ok(Candidate { path, .. }) => {
+                unused.push((path, "which nobody has trusted yet (terret trust shows it and asks)".into()));
+            }
+            // What a project holds must not keep a run from starting.
+            Err((path, error)) => unused.push((path, format!("which can't be read: {error}"))),
+        }
+    }
+    Ok(unused)
 }
 
 fn collect(read: Result<Vec<Entry>, Vec<String>>, entries: &mut Vec<Entry>, problems: &mut Vec<String>) {

@@ -19,4 +19,5 @@ mod sessions;
 mod signals;
 mod terminal;
 mod terret;
+mod trust;
 mod wire;

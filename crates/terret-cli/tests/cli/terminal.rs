@@ -21,13 +21,13 @@ const LIVE: &str = "\u{1b}[2J\u{1b}]52;c;aGk=\u{7}\u{1b}]0;t\u{1b}\\\u{1b}[35m\u
 const HARMLESS: &str = "[2J]52;c;aGk=]0;t\\[35m1m0;tXé";
 
 /// A terminal: what is written to it comes out at the other end.
-struct Terminal {
+pub(crate) struct Terminal {
     inside: File,
     outside: OwnedFd,
 }
 
 impl Terminal {
-    fn open() -> Self {
+    pub(crate) fn open() -> Self {
         let outside = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&outside).unwrap();
         unlockpt(&outside).unwrap();
@@ -37,12 +37,17 @@ impl Terminal {
         Self { inside, outside }
     }
 
-    fn stdio(&self) -> Stdio {
+    pub(crate) fn stdio(&self) -> Stdio {
         self.inside.try_clone().unwrap().into()
     }
 
+    /// Types this, as a person would; also ahead of the question.
+    pub(crate) fn types(&self, text: &str) {
+        rustix::io::write(&self.outside, text.as_bytes()).unwrap();
+    }
+
     /// What the command shows on it.
-    fn shows(self, mut command: Command) -> String {
+    pub(crate) fn shows(self, mut command: Command) -> String {
         let mut child = command.env("TERM", "xterm-256color").spawn().unwrap();
         // The last one inside has to go, for the outside to see an end.
         drop((command, self.inside));
