@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use terret::llm::{Money, hosts};
 
+use crate::commands::auth::Auth;
 use crate::commands::config as config_command;
 use crate::commands::sessions::Sessions;
 use crate::commands::trust::Trust;
@@ -66,6 +67,7 @@ fn providers() -> String {
 }
 
 #[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is only one of it")]
 pub(crate) enum Command {
     /// Run one prompt to its end, as without a command
     #[command(visible_alias = "exec")]
@@ -73,6 +75,9 @@ pub(crate) enum Command {
     /// List, show, search, rename, delete, export, import and check sessions
     #[command(subcommand, visible_alias = "session")]
     Sessions(Sessions),
+    /// Keep the keys of providers, and try them
+    #[command(subcommand)]
+    Auth(Auth),
     /// Show what is configured, and where
     #[command(subcommand)]
     Config(config_command::Commands),
@@ -107,6 +112,9 @@ pub(crate) struct RunArgs {
     /// anthropic-messages, openai-completions, openai-responses or google-generative-ai.
     #[arg(long, value_name = "WIRE", value_parser = crate::commands::wire::wire_format)]
     pub(crate) wire: Option<terret::llm::wire::WireFormat>,
+    /// Take the key from this file, which may be a pipe; else from the environment or what `terret auth` keeps
+    #[arg(long, value_name = "FILE")]
+    pub(crate) api_key_file: Option<PathBuf>,
     /// What to print; docs/events.schema.json describes the JSON
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output_format: OutputFormat,

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use terret::llm::{Host, hosts, local_servers};
 
+use crate::config::Config;
 use crate::exit::{Exit, Problem};
+use crate::keys;
 
 /// The providers whose keys are looked for, in this order, and the model that each is asked for: its model for everyday
 /// work, neither the largest nor the smallest.
@@ -25,6 +27,11 @@ pub(crate) const DEFAULTS: [(&str, &str); 11] = [
     ("groq", "openai/gpt-oss-120b"),
 ];
 
+/// The model that a provider is asked for where nobody has said which.
+pub(crate) fn of(host: &Host) -> Option<&'static str> {
+    DEFAULTS.iter().find(|(provider, _)| *provider == host.id).map(|(_, model)| *model)
+}
+
 /// How long servers on this machine may take to say that they are there.
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -36,10 +43,17 @@ pub(crate) struct Found {
     pub(crate) because: String,
 }
 
-/// The model of the first provider whose key is there, else the first one of a server on this machine.
-pub(crate) async fn find(env: impl Fn(&str) -> Option<String>) -> Result<Found, Problem> {
+/// The model of the first provider whose key is in the environment, else of the first one for which there is a key
+/// otherwise, else the first model of a server on this machine.
+pub(crate) async fn find(config: &Config, env: impl Fn(&str) -> Option<String>) -> Result<Found, Problem> {
     if let Some(found) = with_key(&env) {
         return Ok(found);
+    }
+    for (provider, model) in DEFAULTS {
+        let Some(host) = Host::find(provider) else { continue };
+        if let Some(source) = keys::sources(host, config)?.first() {
+            return Ok(Found { name: format!("{provider}/{model}"), because: source.to_string() });
+        }
     }
     let servers = local_servers(PATIENCE, &env).await;
     let model = servers.iter().find_map(|server| Some((server, server.models.first()?)));
@@ -66,7 +80,7 @@ fn key_variable(host: &Host, env: impl Fn(&str) -> Option<String>) -> Option<&'s
 fn no_model(env: impl Fn(&str) -> Option<String>) -> Problem {
     let hint = match hosts().iter().find(|host| key_variable(host, &env).is_some()) {
         Some(host) => format!("there is a key for {0}, so name one of its models with --model {0}/MODEL", host.id),
-        None => "set a key (ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY …), or start a local server (Ollama, \
+        None => "set a key (ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY …) or keep one with `terret auth set PROVIDER`, or start a local server (Ollama, \
                  llama.cpp …), or name a model and its server with --model custom/MODEL --base-url URL"
             .into(),
     };
@@ -91,6 +105,13 @@ mod tests {
             let facts = Catalog::default().get(provider, model);
             assert!(facts.is_some_and(|facts| facts.price.is_some()), "{provider}/{model}");
         }
+    }
+
+    #[test]
+    fn the_documentation_lists_them_in_their_order() {
+        let table: String =
+            DEFAULTS.iter().map(|(provider, model)| format!("| `{provider}` | `{model}` |\n")).collect();
+        assert!(include_str!("../../../docs/configuration.md").contains(&table), "{table}");
     }
 
     #[test]

@@ -44,7 +44,8 @@ impl Exit {
         }
     }
 
-    fn of_model(error: &ModelError) -> Self {
+    /// What it means for the program that a model can't be asked.
+    pub(crate) fn of_model(error: &ModelError) -> Self {
         match error.kind {
             ErrorKind::Auth | ErrorKind::Permission => Exit::Authentication,
             ErrorKind::Refused | ErrorKind::Aborted => Exit::RunFailed,

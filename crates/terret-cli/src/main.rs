@@ -6,6 +6,7 @@ mod config;
 mod default_model;
 mod exit;
 mod files;
+mod keys;
 mod model;
 mod output;
 mod places;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     match cli.command {
         None => commands::run::run(cli.run),
         Some(Command::Run(args)) => commands::run::run(args),
+        Some(Command::Auth(command)) => commands::auth::run(command),
         Some(Command::Config(command)) => commands::config::run(command),
         Some(Command::Demo(args)) => commands::demo::run(&args),
         Some(Command::Sessions(sessions)) => commands::sessions::run(sessions),

@@ -1,10 +1,13 @@
 //! Which model is asked, and how.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use secrecy::SecretString;
 use terret::llm::wire::WireFormat;
 use terret::llm::{
-    Effort, Host, HttpTransport, Model, ModelRef, Overrides, ResolveError, Retry, RetryPolicy, ScriptedModel, resolve,
+    Effort, Host, HttpTransport, Model, ModelRef, Overrides, ResolveError, Resolved, Retry, RetryPolicy, ScriptedModel,
+    resolve,
 };
 use terret::store::Setup;
 
@@ -12,7 +15,7 @@ use crate::cli::RunArgs;
 use crate::config::{Config, Layer};
 use crate::default_model::{self, Found};
 use crate::exit::{Exit, Problem};
-use crate::output;
+use crate::{keys, output};
 
 /// A model that can be asked, and how much it should reason.
 pub(crate) struct Chosen {
@@ -65,41 +68,80 @@ pub(crate) fn without_secrets(asked: &Setup) -> Setup {
 }
 
 /// The model that is asked; where nobody has said which, the one that can be asked without another word.
-pub(crate) async fn choose(asked: &mut Setup, config: &Config) -> Result<Chosen, Problem> {
-    let name = match &asked.model {
+pub(crate) async fn choose(asked: &mut Setup, api_key_file: Option<&Path>, config: &Config) -> Result<Chosen, Problem> {
+    let model = match &asked.model {
         Some(name) => name,
         None if asked.base_url.is_some() => {
             return Err(Problem::usage("--base-url: say which model the server has, with --model custom/MODEL"));
         }
         None => {
-            let Found { name, because } = default_model::find(env).await?;
+            let Found { name, because } = default_model::find(config, env).await?;
             output::note(&format!("model: {name}, because of {because} (--model names another one)"));
             asked.model.insert(name)
         }
     };
-    if let Some(path) = name.strip_prefix("scripted:") {
+    let asked = Asked {
+        model: model.clone(),
+        base_url: asked.base_url.clone(),
+        wire: asked.wire.clone(),
+        api_key_file: api_key_file.map(Path::to_owned),
+    };
+    connect(&asked, config).await
+}
+
+/// A model as it is asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    /// As on the command line.
+    pub(crate) model: String,
+    pub(crate) base_url: Option<String>,
+    pub(crate) wire: Option<String>,
+    pub(crate) api_key_file: Option<PathBuf>,
+}
+
+impl Asked {
+    fn name(&self) -> Result<ModelRef, Problem> {
+        // A server of the user's own needs no provider's name.
+        let custom = self.base_url.is_some() && !self.model.contains('/');
+        let name = if custom { format!("custom/{}", self.model) } else { self.model.clone() };
+        name.parse().map_err(|error| Problem::usage(format!("--model: {error}")))
+    }
+}
+
+/// The model with its key. Nothing is sent.
+pub(crate) async fn connect(asked: &Asked, config: &Config) -> Result<Chosen, Problem> {
+    if let Some(path) = asked.model.strip_prefix("scripted:") {
         if asked.base_url.is_some() || asked.wire.is_some() {
             return Err(Problem::usage("a scripted model has no server: leave out --base-url and --wire"));
         }
         let model = ScriptedModel::from_path(path).map_err(|error| Problem::usage(error.to_string()))?;
         return Ok(Chosen { model: Arc::new(model), effort: None });
     }
-    // A server of the user's own needs no provider's name.
-    let name = if asked.base_url.is_some() && !name.contains('/') { format!("custom/{name}") } else { name.clone() };
-    let name: ModelRef = name.parse().map_err(|error| Problem::usage(format!("--model: {error}")))?;
-    let overrides = Overrides {
-        base_url: asked.base_url.clone(),
-        wire: asked.wire.as_deref().map(WireFormat::from),
-        ..Overrides::default()
+    let name = asked.name()?;
+    let api_key = match Host::find(&name.provider) {
+        Some(host) => keys::find(host, asked.api_key_file.as_deref(), config).await?,
+        None => None,
     };
-    let resolved = resolve(&name, &overrides, |variable| env(variable).or_else(|| configured(&name, variable, config)));
-    let resolved = resolved.map_err(|error| match error {
-        ResolveError::NoKey { .. } => Problem::new(Exit::Authentication, error.to_string()),
-        _ => Problem::usage(error.to_string()),
-    })?;
+    let resolved = resolved(asked, &name, api_key, config)?;
     let transport = HttpTransport::with_limits(&resolved.limits);
     let model = Retry::new(resolved.connect(Arc::new(transport)), RetryPolicy::default());
     Ok(Chosen { model: Arc::new(model), effort: name.effort })
+}
+
+fn resolved(asked: &Asked, name: &ModelRef, key: Option<SecretString>, config: &Config) -> Result<Resolved, Problem> {
+    let overrides = Overrides {
+        base_url: asked.base_url.clone(),
+        wire: asked.wire.as_deref().map(WireFormat::from),
+        api_key: key,
+        ..Overrides::default()
+    };
+    let resolved = resolve(name, &overrides, |variable| env(variable).or_else(|| configured(name, variable, config)));
+    resolved.map_err(|error| match error {
+        ResolveError::NoKey { provider, .. } => {
+            Problem::new(Exit::Authentication, format!("{error}, or keep one with `terret auth set {provider}`"))
+        }
+        _ => Problem::usage(error.to_string()),
+    })
 }
 
 /// What is configured in place of an environment variable: the address of a provider.
@@ -108,7 +150,7 @@ fn configured(model: &ModelRef, variable: &str, config: &Config) -> Option<Strin
     let own = format!("{}_BASE_URL", host.id.to_ascii_uppercase());
     // The last one that is looked for, so that all of them win over it.
     let last = host.base_url_variables.last().map_or(own, |last| (*last).to_owned());
-    (variable == last).then(|| config.of_provider(host, "base-url").map(str::to_owned))?
+    (variable == last).then(|| config.of_provider(host, "base-url")?.values.first().cloned())?
 }
 
 pub(crate) fn env(name: &str) -> Option<String> {

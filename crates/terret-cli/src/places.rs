@@ -28,6 +28,11 @@ pub(crate) fn config() -> Option<PathBuf> {
     place("XDG_CONFIG_HOME", ".config")
 }
 
+/// The folder of what is the user's alone: `$TERRET_HOME`, else `terret` in `$XDG_DATA_HOME`, else in `~/.local/share`.
+pub(crate) fn data() -> Option<PathBuf> {
+    place("XDG_DATA_HOME", ".local/share")
+}
+
 fn place(variable: &str, in_home: &str) -> Option<PathBuf> {
     let folder = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || std::env::home_dir().filter(|path| path.is_absolute()).map(|home| home.join(in_home));

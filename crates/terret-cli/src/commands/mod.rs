@@ -1,5 +1,6 @@
 //! The commands, a file each, and what they have in common.
 
+pub(crate) mod auth;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod run;

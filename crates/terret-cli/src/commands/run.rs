@@ -54,7 +54,13 @@ struct Task {
 
 async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, Problem> {
     let Task { args, folder, .. } = task;
-    let Prepared { agent, setup } = prepare(task, &chosen.setup()).await?;
+    let session_setup = chosen.setup();
+    let Prepared { agent, setup } = tokio::select! {
+        biased;
+        // A command may take its time to print a key.
+        exit = signals.stop() => return Err(Problem::new(exit, exit.reason())),
+        prepared = prepare(task, &session_setup) => prepared?,
+    };
     let opened = chosen.open(&agent, &setup).await?;
     let asked = async {
         // Last, because it may have to be waited for.
@@ -165,7 +171,7 @@ async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
         return Err(no_prompt());
     }
     let mut asked = model::asked(args, session, config);
-    let model::Chosen { model, effort } = model::choose(&mut asked, config).await?;
+    let model::Chosen { model, effort } = model::choose(&mut asked, args.api_key_file.as_deref(), config).await?;
     let setup = Setup { folder: Some(folder.display().to_string()), ..model::without_secrets(&asked) };
     let workspace = Workspace::new(folder)
         .map_err(|error| Problem::usage(format!("can't work in {}: {error}", folder.display())))?;

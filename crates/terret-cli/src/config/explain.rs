@@ -3,8 +3,7 @@
 use serde::Serialize;
 
 use super::settings::NAME_A_MODEL;
-use super::{Config, Entry, Origin, settings};
-use crate::output::shortened_folder;
+use super::{Config, Entry, settings};
 
 /// What a key is set to, and why.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -42,17 +41,26 @@ pub(crate) fn explain(config: &Config) -> Vec<Explained> {
 
 fn of_key(config: &Config, key: &str, default: Option<String>, help: String) -> Explained {
     let (used, unused): (Vec<&Entry>, Vec<&Entry>) = config.all(key).partition(|entry| !config.is_passed_over(entry));
-    let mut overrides: Vec<Overridden> =
-        used.iter().skip(1).map(|entry| Overridden { value: entry.shown.clone(), from: origin(entry) }).collect();
+    let mut overrides: Vec<Overridden> = used
+        .iter()
+        .skip(1)
+        .map(|entry| Overridden { value: entry.shown.clone(), from: entry.origin.to_string() })
+        .collect();
     overrides.extend(unused.into_iter().map(|entry| Overridden {
         value: entry.shown.clone(),
-        from: format!("{}, which is for another model", origin(entry)),
+        from: format!("{}, which is for another model", entry.origin),
     }));
     let by_default = || "the default".to_owned();
     match used.first() {
         Some(entry) => {
             overrides.extend(default.map(|value| Overridden { value, from: by_default() }));
-            Explained { key: key.into(), value: Some(entry.shown.clone()), from: origin(entry), overrides, help }
+            Explained {
+                key: key.into(),
+                value: Some(entry.shown.clone()),
+                from: entry.origin.to_string(),
+                overrides,
+                help,
+            }
         }
         None => Explained { key: key.into(), value: default, from: by_default(), overrides, help },
     }
@@ -65,14 +73,6 @@ impl Config {
         NAME_A_MODEL.contains(&entry.key.as_str())
             && entry.key != "model"
             && model.is_some_and(|layer| entry.origin.layer() < layer)
-    }
-}
-
-fn origin(entry: &Entry) -> String {
-    match &entry.origin {
-        Origin::Set => "--set".to_owned(),
-        Origin::Variable(name) => name.clone(),
-        Origin::File { path, line, .. } => format!("{}:{line}", shortened_folder(&path.display().to_string())),
     }
 }
 

@@ -7,6 +7,7 @@ mod document;
 mod explain;
 mod settings;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::Command;
@@ -78,6 +79,18 @@ impl Origin {
     }
 }
 
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Set => f.write_str("--set"),
+            Origin::Variable(name) => f.write_str(name),
+            Origin::File { path, line, .. } => {
+                write!(f, "{}:{line}", output::shortened_folder(&path.display().to_string()))
+            }
+        }
+    }
+}
+
 impl Config {
     /// Reads all layers, for runs in a folder. `set` are the values of `--set`.
     pub(crate) fn load(folder: &Path, set: &[String]) -> Result<Self, Problem> {
@@ -120,12 +133,11 @@ impl Config {
     }
 
     /// What stands in a provider's table, for the host that is meant by any of its names.
-    pub(crate) fn of_provider(&self, host: &Host, key: &str) -> Option<&str> {
-        let mut of_host = self.entries.iter().filter_map(|entry| {
-            let (name, its_key) = entry.key.strip_prefix("providers.")?.rsplit_once('.')?;
-            (its_key == key && host.names().any(|known| known == name)).then_some(entry)
-        });
-        of_host.next()?.values.first().map(String::as_str)
+    pub(crate) fn of_provider(&self, host: &Host, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| {
+            let name = entry.key.strip_prefix("providers.").and_then(|rest| rest.rsplit_once('.'));
+            name.is_some_and(|(name, its_key)| its_key == key && host.names().any(|known| known == name))
+        })
     }
 
     /// The command with these values in place of the defaults of its flags.

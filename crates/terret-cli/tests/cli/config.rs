@@ -265,9 +265,9 @@ fn it_says_where_the_files_are() {
     assert_eq!(ran.stdout, format!("{}\n", ran.home(".config/terret/config.toml").display()));
 }
 
-/// The flags that say which run it is, rather than how it is done.
-const NO_SETTINGS: [&str; 10] =
-    ["continue", "resume", "fork", "session-id", "print", "json", "cd", "set", "help", "version"];
+/// The flags that say which run it is, rather than how it is done; and a key, which each provider has for itself.
+const NO_SETTINGS: [&str; 11] =
+    ["api-key-file", "continue", "resume", "fork", "session-id", "print", "json", "cd", "set", "help", "version"];
 
 #[test]
 fn every_flag_of_a_run_is_a_setting_that_the_documentation_lists() {

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod auth;
 mod command_line;
 mod config;
 mod corpus;

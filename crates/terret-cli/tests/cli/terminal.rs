@@ -1,7 +1,7 @@
 //! Nothing that a model, a tool or a provider says steers the terminal that shows it.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -44,6 +44,24 @@ impl Terminal {
     /// Types this, as a person would; also ahead of the question.
     pub(crate) fn types(&self, text: &str) {
         rustix::io::write(&self.outside, text.as_bytes()).unwrap();
+    }
+
+    /// What the command shows on it, when this is typed once it has asked.
+    pub(crate) fn answers(self, question: &str, answer: &str, mut command: Command) -> String {
+        let mut child = command.env("TERM", "xterm-256color").spawn().unwrap();
+        drop((command, self.inside));
+        let (mut shown, mut outside, mut asked) = (Vec::new(), File::from(self.outside), false);
+        let mut piece = [0; 1024];
+        // Linux reports the end as an I/O error.
+        while let Ok(n @ 1..) = outside.read(&mut piece) {
+            shown.extend_from_slice(&piece[..n]);
+            if !asked && String::from_utf8_lossy(&shown).contains(question) {
+                outside.write_all(answer.as_bytes()).unwrap();
+                asked = true;
+            }
+        }
+        child.wait().unwrap();
+        String::from_utf8(shown).unwrap()
     }
 
     /// What the command shows on it.
