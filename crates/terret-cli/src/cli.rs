@@ -11,6 +11,7 @@ use terret::llm::{Money, hosts};
 
 use crate::commands::auth::Auth;
 use crate::commands::config as config_command;
+use crate::commands::prompt::Prompt;
 use crate::commands::sessions::Sessions;
 use crate::commands::trust::Trust;
 use crate::commands::wire::Wire;
@@ -83,6 +84,9 @@ pub(crate) enum Command {
     Config(config_command::Commands),
     /// Watch a scripted model fix a small broken project with the real loop and the real tools
     Demo(DemoArgs),
+    /// Show what the model is told
+    #[command(subcommand)]
+    Prompt(Prompt),
     /// Decide about files of a project that can run or send something
     Trust(Trust),
     /// Look at what goes over the wire, to debug a provider
@@ -142,6 +146,12 @@ pub(crate) struct RunArgs {
     /// Work in this folder; a session that goes on works in its own without this
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) cd: Option<PathBuf>,
+    /// The names of the files with instructions, of which the first one in each folder is read; none for ""
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "AGENTS.override.md,AGENTS.md,CLAUDE.md")]
+    pub(crate) context_files: Vec<String>,
+    /// Tell the model of no skills
+    #[arg(long)]
+    pub(crate) no_skills: bool,
     /// Set this as the configuration would, for this run
     ///
     /// `terret config keys` lists the keys. The value is TOML, or a text as it is.
@@ -187,9 +197,13 @@ impl RunArgs {
     ///
     /// What names the model stays as the command line has it, because it goes together with the session's.
     pub(crate) fn configured(self, config: &Config) -> Result<Self, Problem> {
-        let parser = config.defaults_for(Cli::command()).mut_subcommand("run", |run| config.defaults_for(run));
+        let parser = config.defaults_for(Cli::command());
+        let parser = parser.mut_subcommand("run", |run| config.defaults_for(run));
+        let parser =
+            parser.mut_subcommand("prompt", |prompt| prompt.mut_subcommand("show", |show| config.defaults_for(show)));
         let parsed = parser.try_get_matches().and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
         let mut configured = match parsed.map_err(|error| Problem::new(Exit::Configuration, error.to_string()))? {
+            Cli { command: Some(Command::Prompt(Prompt::Show(run))), .. } => *run,
             Cli { command: Some(Command::Run(run)), .. } | Cli { run, .. } => run,
         };
         configured.prompt = self.prompt;

@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod config;
+mod context;
 mod default_model;
 mod exit;
 mod files;
@@ -11,6 +12,7 @@ mod model;
 mod output;
 mod places;
 mod project;
+mod prompt;
 mod session;
 mod signals;
 mod trust;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Some(Command::Auth(command)) => commands::auth::run(command),
         Some(Command::Config(command)) => commands::config::run(command),
         Some(Command::Demo(args)) => commands::demo::run(&args),
+        Some(Command::Prompt(command)) => commands::prompt::run(command),
         Some(Command::Sessions(sessions)) => commands::sessions::run(sessions),
         Some(Command::Trust(args)) => commands::trust::run(&args),
         Some(Command::Wire(wire)) => commands::wire::run(wire),

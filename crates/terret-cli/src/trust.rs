@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::context::skills;
 use crate::exit::{Exit, Problem};
+use crate::output::shortened_folder;
 use crate::project::Project;
 use crate::{files, places};
 
@@ -41,9 +43,17 @@ pub(crate) enum State {
     Undecided,
 }
 
+/// What a file of a project is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Config,
+    Skill,
+}
+
 /// A file of a project that can run or send something.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
+    pub(crate) kind: Kind,
     pub(crate) path: PathBuf,
     pub(crate) content: Vec<u8>,
     pub(crate) state: State,
@@ -74,12 +84,12 @@ impl Trust {
     /// The files of a project that need a decision, from the root down. One that can't be read is an error of its own.
     pub(crate) fn candidates(&self, project: &Project) -> Vec<Result<Candidate, (PathBuf, io::Error)>> {
         let mut candidates = Vec::new();
-        for path in paths(project) {
+        for (kind, path) in paths(project) {
             match files::read(&path, LONGEST) {
                 Ok(None) => {}
                 Ok(Some(content)) => {
                     let state = self.state(&path, &content);
-                    candidates.push(Ok(Candidate { path, content, state }));
+                    candidates.push(Ok(Candidate { kind, path, content, state }));
                 }
                 Err(error) => candidates.push(Err((path, error))),
             }
@@ -135,11 +145,30 @@ fn no_place() -> Problem {
     Problem::new(Exit::Configuration, message)
 }
 
-fn paths(project: &Project) -> impl Iterator<Item = PathBuf> {
+/// Says which of these files aren't used and why, a line for each reason.
+pub(crate) fn not_used(files: &[Candidate]) -> impl Iterator<Item = String> {
+    const BY_NAME: usize = 3;
+    let reasons =
+        [(State::Undecided, "which nobody has trusted yet"), (State::Changed, "which changed since it was trusted")];
+    reasons.into_iter().filter_map(|(state, reason)| {
+        let paths = files.iter().filter(|file| file.state == state).map(|file| file.path.display().to_string());
+        let paths: Vec<String> = paths.map(|path| shortened_folder(&path)).collect();
+        let named = match paths.len() {
+            0 => return None,
+            1..=BY_NAME => paths.join(", "),
+            more => format!("{} and {} more", paths.first()?, more - 1),
+        };
+        Some(format!("not used: {named}, {reason} (terret trust shows it and asks)"))
+    })
+}
+
+fn paths(project: &Project) -> impl Iterator<Item = (Kind, PathBuf)> {
     let mine = places::config();
-    let folders = project.folders.iter().map(|folder| folder.join(".terret"));
-    let folders = folders.filter(move |folder| Some(folder) != mine.as_ref());
-    folders.map(|folder| folder.join("config.toml"))
+    project.folders.iter().flat_map(move |folder| {
+        let config = Some(folder.join(".terret")).filter(|folder| Some(folder) != mine.as_ref());
+        let config = config.map(|folder| (Kind::Config, folder.join("config.toml")));
+        config.into_iter().chain(skills::in_project(folder).into_iter().map(|path| (Kind::Skill, path)))
+    })
 }
 
 fn digest(content: &[u8]) -> String {

@@ -15,9 +15,11 @@ use terret::tools::{BashOptions, Workspace, workspace_tools};
 
 use crate::cli::{OutputFormat, PermissionMode, RunArgs};
 use crate::config::Config;
+use crate::context::{Context, Skills};
 use crate::exit::{Exit, Problem};
 use crate::model;
 use crate::output::{self, Output, Start, complain};
+use crate::prompt;
 use crate::session::{self, Chosen, Opened};
 use crate::signals::Signals;
 
@@ -55,7 +57,7 @@ struct Task {
 async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, Problem> {
     let Task { args, folder, .. } = task;
     let session_setup = chosen.setup();
-    let Prepared { agent, setup } = tokio::select! {
+    let Prepared { agent, skills, setup } = tokio::select! {
         biased;
         // A command may take its time to print a key.
         exit = signals.stop() => return Err(Problem::new(exit, exit.reason())),
@@ -70,8 +72,9 @@ async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, 
             () = passed(args.timeout) => {
                 return Err(Problem::new(Exit::OutOfBudget, "the time is up before standard input has ended"));
             }
-            prompt = prompt(args.prompt.as_deref()) => prompt?,
+            prompt = read_prompt(args.prompt.as_deref()) => prompt?,
         };
+        let prompt = prompt.map(|prompt| skills.expand(prompt)).transpose()?;
         match prompt.is_none() && opened.interrupted.is_none() && !opened.unanswered {
             true if opened.messages > 0 => Err(nothing_to_finish()),
             true => Err(no_prompt()),
@@ -159,8 +162,28 @@ pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>, signa
     }
 }
 
+/// What an agent is given besides its model.
+pub(crate) struct Equipment {
+    pub(crate) system: Arc<str>,
+    pub(crate) tools: Vec<SharedTool>,
+    pub(crate) context: Context,
+    workspace: Workspace,
+}
+
+pub(crate) fn equip(args: &RunArgs, folder: &Path) -> Result<Equipment, Problem> {
+    let workspace = Workspace::new(folder)
+        .map_err(|error| Problem::usage(format!("can't work in {}: {error}", folder.display())))?;
+    let context = Context::load(folder, &args.context_files, !args.no_skills)?;
+    context.tell();
+    let mut tools = workspace_tools(&workspace, BashOptions::default());
+    tools.extend(context.skills.tool());
+    let tools = pick(tools, args.tools.as_deref())?;
+    Ok(Equipment { system: prompt::system(folder, &context), tools, context, workspace })
+}
+
 struct Prepared {
     agent: Agent,
+    skills: Skills,
     /// What a later run that goes on with the session needs again.
     setup: Setup,
 }
@@ -173,9 +196,7 @@ async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
     let mut asked = model::asked(args, session, config);
     let model::Chosen { model, effort } = model::choose(&mut asked, args.api_key_file.as_deref(), config).await?;
     let setup = Setup { folder: Some(folder.display().to_string()), ..model::without_secrets(&asked) };
-    let workspace = Workspace::new(folder)
-        .map_err(|error| Problem::usage(format!("can't work in {}: {error}", folder.display())))?;
-    let tools = pick(workspace_tools(&workspace, BashOptions::default()), args.tools.as_deref())?;
+    let Equipment { system, tools, context, workspace } = equip(args, folder)?;
     let mut options = Options::default();
     options.effort = effort;
     options.max_output_tokens = args.max_output_tokens.map(Into::into);
@@ -191,7 +212,7 @@ async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
     limits.cost = args.max_cost;
     limits.wall_time = args.timeout;
     let mut agent = Agent::builder(model)
-        .system(system_prompt(folder))
+        .system(system)
         .tools(tools.iter().cloned())
         .options(options)
         .spill(workspace)
@@ -200,11 +221,11 @@ async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
         agent = agent.gate(move |call: &ToolCall, _: &serde_json::Value| only_reading(&tools, call));
     }
     let agent = agent.build().map_err(|error| Problem::usage(error.to_string()))?;
-    Ok(Prepared { agent, setup })
+    Ok(Prepared { agent, skills: context.skills, setup })
 }
 
 /// Where to work: where the command line says, else where the session did, else here.
-fn folder(cd: Option<&Path>, session: Option<&str>) -> Result<PathBuf, Problem> {
+pub(crate) fn folder(cd: Option<&Path>, session: Option<&str>) -> Result<PathBuf, Problem> {
     let folder = cd.or(session.map(Path::new)).unwrap_or(Path::new("."));
     let hint =
         if cd.is_none() && session.is_some() { " (the session's folder; -C DIR works in another one)" } else { "" };
@@ -217,7 +238,7 @@ fn folder(cd: Option<&Path>, session: Option<&str>) -> Result<PathBuf, Problem> 
 }
 
 /// The prompt, with standard input behind it when that is a pipe or a file.
-async fn prompt(given: Option<&str>) -> Result<Option<String>, Problem> {
+async fn read_prompt(given: Option<&str>) -> Result<Option<String>, Problem> {
     let piped = if io::stdin().is_terminal() { Vec::new() } else { read_stdin().await? };
     let piped = String::from_utf8_lossy(&piped);
     Ok(match (given.map(str::trim).unwrap_or_default(), piped.trim()) {
@@ -291,18 +312,4 @@ fn only_reading(tools: &[SharedTool], call: &ToolCall) -> Verdict {
     }
     let reason = format!("{} is not allowed in read-only mode; only looking at files is", call.name);
     Verdict::Deny { reason }
-}
-
-/// Short and the same for all runs in a folder, so that providers can cache it.
-fn system_prompt(folder: &Path) -> Arc<str> {
-    format!(
-        "You are terret, a coding agent. You work in the folder {} with the tools you are given. Paths are relative to \
-         it.\n\
-         Look before you change: read the files that matter, and run the project's own tests or commands to see what is \
-         true. Make the smallest change that does the job, in the style of what is there. When a tool reports an error, \
-         read it and correct your call. Check your work before you say that it is done, and say plainly what you could \
-         not do. Answer briefly.",
-        folder.display()
-    )
-    .into()
 }

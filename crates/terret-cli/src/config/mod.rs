@@ -15,7 +15,7 @@ use terret::llm::Host;
 
 use crate::exit::{Exit, Problem};
 use crate::project::Project;
-use crate::trust::{Candidate, State, Trust};
+use crate::trust::{self, Candidate, Kind, State, Trust};
 use crate::{files, output, places};
 use document::{Context, Document};
 
@@ -30,8 +30,8 @@ const LONGEST: u64 = 1 << 20;
 pub(crate) struct Config {
     /// The strongest ones first.
     entries: Vec<Entry>,
-    /// Files of the project that are not used, and why.
-    pub(crate) unused: Vec<(PathBuf, String)>,
+    /// What is said of files of the project that are not used.
+    unused: Vec<String>,
 }
 
 /// A value of a setting, and where it stands.
@@ -117,8 +117,8 @@ impl Config {
 
     /// Says which files of the project aren't used.
     pub(crate) fn tell_unused(&self) {
-        for (path, why) in &self.unused {
-            output::note(&format!("not used: {}, {why}", output::shortened_folder(&path.display().to_string())));
+        for note in &self.unused {
+            output::note(note);
         }
     }
 
@@ -157,29 +157,25 @@ impl Config {
 }
 
 /// Reads the project's files as far as they are trusted, the one nearest to the folder first, and tells which aren't.
-fn of_project(
-    folder: &Path,
-    entries: &mut Vec<Entry>,
-    problems: &mut Vec<String>,
-) -> Result<Vec<(PathBuf, String)>, Problem> {
-    let mut unused = Vec::new();
+fn of_project(folder: &Path, entries: &mut Vec<Entry>, problems: &mut Vec<String>) -> Result<Vec<String>, Problem> {
+    let (mut untrusted, mut notes) = (Vec::new(), Vec::new());
     for candidate in Trust::load()?.candidates(&Project::of(folder)).into_iter().rev() {
         match candidate {
-            Ok(Candidate { path, content, state: State::Trusted }) => {
+            Ok(Candidate { kind: Kind::Skill, .. }) => {}
+            Ok(Candidate { path, content, state: State::Trusted, .. }) => {
                 let context = Context { path: &path, layer: Layer::Project };
                 collect(Document::read(&content, context), entries, problems);
             }
-            Ok(Candidate { path, state: State::Changed, .. }) => {
-                unused.push((path, "which has changed since it was trusted (terret trust shows it and asks)".into()));
-            }
-            Ok(Candidate { path, .. }) => {
-                unused.push((path, "which nobody has trusted yet (terret trust shows it and asks)".into()));
-            }
+            Ok(candidate) => untrusted.push(candidate),
             // What a project holds must not keep a run from starting.
-            Err((path, error)) => unused.push((path, format!("which can't be read: {error}"))),
+            Err((path, error)) => {
+                let path = output::shortened_folder(&path.display().to_string());
+                notes.push(format!("not used: {path}, which can't be read: {error}"));
+            }
         }
     }
-    Ok(unused)
+    notes.extend(trust::not_used(&untrusted));
+    Ok(notes)
 }
 
 fn collect(read: Result<Vec<Entry>, Vec<String>>, entries: &mut Vec<Entry>, problems: &mut Vec<String>) {
