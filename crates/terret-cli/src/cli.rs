@@ -11,6 +11,7 @@ use terret::llm::{Money, hosts};
 
 use crate::commands::auth::Auth;
 use crate::commands::config as config_command;
+use crate::commands::models::Models;
 use crate::commands::prompt::Prompt;
 use crate::commands::sessions::Sessions;
 use crate::commands::trust::Trust;
@@ -84,6 +85,8 @@ pub(crate) enum Command {
     Config(config_command::Commands),
     /// Watch a scripted model fix a small broken project with the real loop and the real tools
     Demo(DemoArgs),
+    /// List models: how much fits, what they cost, and which can be asked
+    Models(Models),
     /// Show what the model is told
     #[command(subcommand)]
     Prompt(Prompt),

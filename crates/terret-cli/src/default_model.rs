@@ -33,7 +33,7 @@ pub(crate) fn of(host: &Host) -> Option<&'static str> {
 }
 
 /// How long servers on this machine may take to say that they are there.
-const PATIENCE: Duration = Duration::from_millis(300);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
 
 /// A model that nobody asked for by name.
 #[derive(Debug, PartialEq, Eq)]

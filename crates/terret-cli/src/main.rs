@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Some(Command::Auth(command)) => commands::auth::run(command),
         Some(Command::Config(command)) => commands::config::run(command),
         Some(Command::Demo(args)) => commands::demo::run(&args),
+        Some(Command::Models(args)) => commands::models::run(&args),
         Some(Command::Prompt(command)) => commands::prompt::run(command),
         Some(Command::Sessions(sessions)) => commands::sessions::run(sessions),
         Some(Command::Trust(args)) => commands::trust::run(&args),

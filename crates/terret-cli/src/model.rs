@@ -133,7 +133,7 @@ fn resolved(asked: &Asked, name: &ModelRef, key: Option<SecretString>, config: &
         base_url: asked.base_url.clone(),
         wire: asked.wire.as_deref().map(WireFormat::from),
         api_key: key,
-        ..Overrides::default()
+        catalog: config.catalog.clone(),
     };
     let resolved = resolve(name, &overrides, |variable| env(variable).or_else(|| configured(name, variable, config)));
     resolved.map_err(|error| match error {
@@ -142,6 +142,12 @@ fn resolved(asked: &Asked, name: &ModelRef, key: Option<SecretString>, config: &
         }
         _ => Problem::usage(error.to_string()),
     })
+}
+
+/// Whether there is an address for a host, beside its key.
+pub(crate) fn has_address(host: &Host, config: &Config) -> bool {
+    let any = ModelRef { provider: host.id.to_owned(), model: "any".to_owned(), effort: None };
+    resolved(&Asked::default(), &any, Some("any".into()), config).is_ok()
 }
 
 /// What is configured in place of an environment variable: the address of a provider.

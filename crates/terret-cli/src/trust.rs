@@ -47,6 +47,8 @@ pub(crate) enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Config,
+    /// Changes of the catalog of models.
+    Catalog,
     Skill,
 }
 
@@ -166,8 +168,9 @@ fn paths(project: &Project) -> impl Iterator<Item = (Kind, PathBuf)> {
     let mine = places::config();
     project.folders.iter().flat_map(move |folder| {
         let config = Some(folder.join(".terret")).filter(|folder| Some(folder) != mine.as_ref());
-        let config = config.map(|folder| (Kind::Config, folder.join("config.toml")));
-        config.into_iter().chain(skills::in_project(folder).into_iter().map(|path| (Kind::Skill, path)))
+        let files = [(Kind::Config, "config.toml"), (Kind::Catalog, "models.json")];
+        let config = config.into_iter().flat_map(move |folder| files.map(|(kind, name)| (kind, folder.join(name))));
+        config.chain(skills::in_project(folder).into_iter().map(|path| (Kind::Skill, path)))
     })
 }
 

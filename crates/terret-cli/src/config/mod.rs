@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::Command;
-use terret::llm::Host;
+use terret::llm::{Catalog, Host};
 
 use crate::exit::{Exit, Problem};
 use crate::project::Project;
@@ -30,6 +30,8 @@ const LONGEST: u64 = 1 << 20;
 pub(crate) struct Config {
     /// The strongest ones first.
     entries: Vec<Entry>,
+    /// What is known about models, with the changes of `models.json` beside the files.
+    pub(crate) catalog: Catalog,
     /// What is said of files of the project that are not used.
     unused: Vec<String>,
 }
@@ -96,11 +98,16 @@ impl Config {
     pub(crate) fn load(folder: &Path, set: &[String]) -> Result<Self, Problem> {
         let mut problems = Vec::new();
         let mut entries = Vec::new();
+        let mut catalog = Catalog::default();
         for text in set.iter().rev() {
             collect(document::of_set(text), &mut entries, &mut problems);
         }
         collect(settings::of_variables(|name| std::env::var_os(name)), &mut entries, &mut problems);
-        let unused = of_project(folder, &mut entries, &mut problems)?;
+        let project = of_project(folder)?;
+        for Candidate { path, content, .. } in project.used.iter().rev().filter(|file| file.kind == Kind::Config) {
+            let context = Context { path, layer: Layer::Project };
+            collect(Document::read(content, context), &mut entries, &mut problems);
+        }
         if let Some(path) = places::config().map(|folder| folder.join("config.toml")) {
             let context = Context { path: &path, layer: Layer::User };
             match files::read(&path, LONGEST) {
@@ -109,8 +116,19 @@ impl Config {
                 Err(error) => problems.push(format!("{}: can't be read: {error}", path.display())),
             }
         }
+        // Here the later one wins.
+        if let Some(path) = places::config().map(|folder| folder.join("models.json")) {
+            match files::read(&path, LONGEST) {
+                Ok(None) => {}
+                Ok(Some(bytes)) => change(&mut catalog, &path, &bytes, &mut problems),
+                Err(error) => problems.push(format!("{}: can't be read: {error}", path.display())),
+            }
+        }
+        for Candidate { path, content, .. } in project.used.iter().filter(|file| file.kind == Kind::Catalog) {
+            change(&mut catalog, path, content, &mut problems);
+        }
         match problems.is_empty() {
-            true => Ok(Self { entries, unused }),
+            true => Ok(Self { entries, catalog, unused: project.unused }),
             false => Err(Problem::new(Exit::Configuration, problems.join("\n"))),
         }
     }
@@ -156,26 +174,39 @@ impl Config {
     }
 }
 
-/// Reads the project's files as far as they are trusted, the one nearest to the folder first, and tells which aren't.
-fn of_project(folder: &Path, entries: &mut Vec<Entry>, problems: &mut Vec<String>) -> Result<Vec<String>, Problem> {
-    let (mut untrusted, mut notes) = (Vec::new(), Vec::new());
-    for candidate in Trust::load()?.candidates(&Project::of(folder)).into_iter().rev() {
+/// The files of a project, the root's first.
+struct OfProject {
+    used: Vec<Candidate>,
+    /// What is said of the others.
+    unused: Vec<String>,
+}
+
+fn of_project(folder: &Path) -> Result<OfProject, Problem> {
+    let (mut used, mut untrusted, mut unused) = (Vec::new(), Vec::new(), Vec::new());
+    for candidate in Trust::load()?.candidates(&Project::of(folder)) {
         match candidate {
             Ok(Candidate { kind: Kind::Skill, .. }) => {}
-            Ok(Candidate { path, content, state: State::Trusted, .. }) => {
-                let context = Context { path: &path, layer: Layer::Project };
-                collect(Document::read(&content, context), entries, problems);
-            }
+            Ok(candidate) if candidate.state == State::Trusted => used.push(candidate),
             Ok(candidate) => untrusted.push(candidate),
             // What a project holds must not keep a run from starting.
             Err((path, error)) => {
                 let path = output::shortened_folder(&path.display().to_string());
-                notes.push(format!("not used: {path}, which can't be read: {error}"));
+                unused.push(format!("not used: {path}, which can't be read: {error}"));
             }
         }
     }
-    notes.extend(trust::not_used(&untrusted));
-    Ok(notes)
+    unused.extend(trust::not_used(&untrusted));
+    Ok(OfProject { used, unused })
+}
+
+/// Changes the catalog as a file says.
+fn change(catalog: &mut Catalog, path: &Path, content: &[u8], problems: &mut Vec<String>) {
+    let origin = path.display().to_string();
+    match str::from_utf8(content).map(|text| catalog.clone().with_changes(&origin, text)) {
+        Ok(Ok(changed)) => *catalog = changed,
+        Ok(Err(error)) => problems.push(error.to_string()),
+        Err(_) => problems.push(format!("{origin}: it is not UTF-8")),
+    }
 }
 
 fn collect(read: Result<Vec<Entry>, Vec<String>>, entries: &mut Vec<Entry>, problems: &mut Vec<String>) {

@@ -10,6 +10,7 @@ mod corpus;
 mod crash;
 mod default_model;
 mod demo;
+mod models;
 mod output;
 mod prompt;
 mod recorded;
