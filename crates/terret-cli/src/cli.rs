@@ -11,6 +11,7 @@ use terret::llm::{Money, hosts};
 
 use crate::commands::auth::Auth;
 use crate::commands::config as config_command;
+use crate::commands::generated::{Completions, Man};
 use crate::commands::models::Models;
 use crate::commands::prompt::Prompt;
 use crate::commands::sessions::Sessions;
@@ -50,7 +51,7 @@ Exit codes:
   0 completed         4 configuration          130 interrupted
   1 the run failed    6 out of budget          143 terminated
   2 usage             7 provider or network
-  3 authentication";
+  3 authentication    8 not of the output schema";
 
 /// Who can be asked, and what has to be set for it.
 fn providers() -> String {
@@ -69,11 +70,12 @@ fn providers() -> String {
 }
 
 #[derive(Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is only one of it")]
 pub(crate) enum Command {
     /// Run one prompt to its end, as without a command
     #[command(visible_alias = "exec")]
     Run(RunArgs),
+    /// Go on with a session, as -r does
+    Resume(Resume),
     /// List, show, search, rename, delete, export, import and check sessions
     #[command(subcommand, visible_alias = "session")]
     Sessions(Sessions),
@@ -92,6 +94,10 @@ pub(crate) enum Command {
     Prompt(Prompt),
     /// Decide about files of a project that can run or send something
     Trust(Trust),
+    /// Print a script for completions in a shell
+    Completions(Completions),
+    /// Print the manual page
+    Man(Man),
     /// Look at what goes over the wire, to debug a provider
     #[command(subcommand)]
     Wire(Wire),
@@ -122,6 +128,9 @@ pub(crate) struct RunArgs {
     /// Take the key from this file, which may be a pipe; else from the environment or what `terret auth` keeps
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
+    /// Models to go on with when the one before fails, separated by commas
+    #[arg(long, value_name = "MODELS", value_delimiter = ',')]
+    pub(crate) fallback_model: Option<Vec<String>>,
     /// What to print; docs/events.schema.json describes the JSON
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output_format: OutputFormat,
@@ -140,6 +149,9 @@ pub(crate) struct RunArgs {
     /// The most tokens that one reply may have
     #[arg(long, value_name = "N")]
     pub(crate) max_output_tokens: Option<NonZeroU32>,
+    /// A final reply that is JSON of the schema in this file; exits with 8 if the model doesn't manage it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output_schema: Option<PathBuf>,
     /// What the agent may do without a question
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) permission_mode: PermissionMode,
@@ -162,6 +174,27 @@ pub(crate) struct RunArgs {
     pub(crate) set: Vec<String>,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct Resume {
+    /// The session: its ID or the start of it, or its name; without one, choose from a list
+    id: Option<String>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+impl Resume {
+    /// The same with -r.
+    pub(crate) fn into_run(self) -> Result<RunArgs, clap::Error> {
+        let Self { id, mut run } = self;
+        if run.session.goes_on() || run.session.no_session {
+            let reason = "resume goes on with the session that it is given: leave out -c, -r and --no-session";
+            return Err(Cli::command().error(clap::error::ErrorKind::ArgumentConflict, reason));
+        }
+        run.session.resume = Some(id);
+        Ok(run)
+    }
 }
 
 /// Which session a run belongs to. Without any of these, a new one.
@@ -201,18 +234,21 @@ impl RunArgs {
     /// What names the model stays as the command line has it, because it goes together with the session's.
     pub(crate) fn configured(self, config: &Config) -> Result<Self, Problem> {
         let parser = config.defaults_for(Cli::command());
-        let parser = parser.mut_subcommand("run", |run| config.defaults_for(run));
+        let parser = ["run", "resume"]
+            .into_iter()
+            .fold(parser, |parser, name| parser.mut_subcommand(name, |command| config.defaults_for(command)));
         let parser =
             parser.mut_subcommand("prompt", |prompt| prompt.mut_subcommand("show", |show| config.defaults_for(show)));
         let parsed = parser.try_get_matches().and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
         let mut configured = match parsed.map_err(|error| Problem::new(Exit::Configuration, error.to_string()))? {
             Cli { command: Some(Command::Prompt(Prompt::Show(run))), .. } => *run,
-            Cli { command: Some(Command::Run(run)), .. } | Cli { run, .. } => run,
+            Cli { command: Some(Command::Resume(Resume { run, .. }) | Command::Run(run)), .. } | Cli { run, .. } => run,
         };
-        configured.prompt = self.prompt;
         // A session that is named is wanted, whatever is configured.
-        configured.session.no_session &= !self.session.goes_on() && self.session.session_id.is_none();
-        configured.session.fork = None;
+        let is_named = self.session.goes_on() || self.session.session_id.is_some();
+        let no_session = configured.session.no_session && !is_named;
+        configured.session = SessionArgs { no_session, ..self.session };
+        configured.prompt = self.prompt;
         Ok(configured)
     }
 

@@ -18,6 +18,7 @@ pub(crate) enum Exit {
     Configuration = 4,
     OutOfBudget = 6,
     Provider = 7,
+    OutputSchema = 8,
     Interrupted = 130,
     Terminated = 143,
 }
@@ -37,6 +38,8 @@ impl Exit {
         match outcome {
             Outcome::Completed => Exit::Completed,
             Outcome::Failed { failure: Failure::Model(error) } => Exit::of_model(error),
+            // Nothing but the output schema objects to a reply.
+            Outcome::Failed { failure: Failure::Objected(_) } => Exit::OutputSchema,
             Outcome::OutOfBudget { .. } => Exit::OutOfBudget,
             Outcome::Cancelled { reason, .. } if reason == signals::TERMINATED => Exit::Terminated,
             Outcome::Cancelled { reason, .. } if reason == signals::INTERRUPTED => Exit::Interrupted,

@@ -10,6 +10,7 @@ mod files;
 mod keys;
 mod model;
 mod output;
+mod output_schema;
 mod places;
 mod project;
 mod prompt;
@@ -34,6 +35,12 @@ fn main() -> ExitCode {
         Some(Command::Auth(command)) => commands::auth::run(command),
         Some(Command::Config(command)) => commands::config::run(command),
         Some(Command::Demo(args)) => commands::demo::run(&args),
+        Some(Command::Completions(args)) => commands::generated::completions(&args),
+        Some(Command::Man(args)) => commands::generated::man(&args),
+        Some(Command::Resume(args)) => match args.into_run() {
+            Ok(args) => commands::run::run(args),
+            Err(error) => cli::complain(&error, std::env::args_os().skip(1)),
+        },
         Some(Command::Models(args)) => commands::models::run(&args),
         Some(Command::Prompt(command)) => commands::prompt::run(command),
         Some(Command::Sessions(sessions)) => commands::sessions::run(sessions),

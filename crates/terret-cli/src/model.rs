@@ -89,6 +89,23 @@ pub(crate) async fn choose(asked: &mut Setup, api_key_file: Option<&Path>, confi
     connect(&asked, config).await
 }
 
+/// The models to fall back on. They reason as much as the first one does.
+pub(crate) async fn fallbacks(names: &[String], config: &Config) -> Result<Vec<Arc<dyn Model>>, Problem> {
+    let mut fallbacks = Vec::new();
+    for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+        let asked = Asked { model: absolute(name), ..Asked::default() };
+        let of_fallback = |problem: Problem| Problem { message: format!("--fallback-model: {problem}"), ..problem };
+        let Chosen { model, effort } = connect(&asked, config).await.map_err(of_fallback)?;
+        if let Some(effort) = effort {
+            return Err(Problem::usage(format!(
+                "--fallback-model: {name}: leave out :{effort}; it reasons as much as the model that it stands in for"
+            )));
+        }
+        fallbacks.push(model);
+    }
+    Ok(fallbacks)
+}
+
 /// A model as it is asked for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {

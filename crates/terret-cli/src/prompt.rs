@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::context::{Context, Instructions};
+use crate::output_schema::Expected;
 
 /// Short, and the same for all runs in a folder as long as its files are, so that providers can cache it.
-pub(crate) fn system(folder: &Path, context: &Context) -> Arc<str> {
+pub(crate) fn system(folder: &Path, context: &Context, expected: Option<&Expected>) -> Arc<str> {
     let mut prompt = format!(
         "You are terret, a coding agent. You work in the folder {} with the tools you are given. Paths are relative to \
          it.\n\
@@ -26,6 +27,9 @@ pub(crate) fn system(folder: &Path, context: &Context) -> Arc<str> {
     let skills = context.skills.told();
     if !skills.is_empty() {
         prompt += &format!("\n\nSkills, which the tool skill reads:\n{}", skills.trim_end());
+    }
+    if let Some(expected) = expected {
+        prompt += &format!("\n\n{}", expected.told());
     }
     prompt.into()
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use terret::agent::machine::{Limits, Verdict};
 use terret::agent::{Agent, EffectClass, Event, Run, SharedTool};
-use terret::llm::{Options, ToolCall};
+use terret::llm::{Options, ToolCall, ToolSpec};
 use terret::store::Setup;
 use terret::tools::{BashOptions, Workspace, workspace_tools};
 
@@ -19,6 +19,7 @@ use crate::context::{Context, Skills};
 use crate::exit::{Exit, Problem};
 use crate::model;
 use crate::output::{self, Output, Start, complain};
+use crate::output_schema::{Bare, Expected};
 use crate::prompt;
 use crate::session::{self, Chosen, Opened};
 use crate::signals::Signals;
@@ -57,7 +58,7 @@ struct Task {
 async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, Problem> {
     let Task { args, folder, .. } = task;
     let session_setup = chosen.setup();
-    let Prepared { agent, skills, setup } = tokio::select! {
+    let Prepared { agent, skills, expected, setup } = tokio::select! {
         biased;
         // A command may take its time to print a key.
         exit = signals.stop() => return Err(Problem::new(exit, exit.reason())),
@@ -97,7 +98,12 @@ async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, 
         None => opened.session.go_on(),
     };
     drop(opened);
-    Ok(follow(run, output::to(args.format(), &start), signals).await)
+    let output = output::to(args.format(), &start);
+    let output = match expected {
+        Some(expected) => Box::new(Bare { expected, inner: output }),
+        None => output,
+    };
+    Ok(follow(run, output, signals).await)
 }
 
 /// Says what is gone on with, before anything happens.
@@ -167,6 +173,7 @@ pub(crate) struct Equipment {
     pub(crate) system: Arc<str>,
     pub(crate) tools: Vec<SharedTool>,
     pub(crate) context: Context,
+    expected: Option<Expected>,
     workspace: Workspace,
 }
 
@@ -178,12 +185,15 @@ pub(crate) fn equip(args: &RunArgs, folder: &Path) -> Result<Equipment, Problem>
     let mut tools = workspace_tools(&workspace, BashOptions::default());
     tools.extend(context.skills.tool());
     let tools = pick(tools, args.tools.as_deref())?;
-    Ok(Equipment { system: prompt::system(folder, &context), tools, context, workspace })
+    let expected = args.output_schema.as_deref().map(Expected::load).transpose()?;
+    let system = prompt::system(folder, &context, expected.as_ref());
+    Ok(Equipment { system, tools, context, expected, workspace })
 }
 
 struct Prepared {
     agent: Agent,
     skills: Skills,
+    expected: Option<Expected>,
     /// What a later run that goes on with the session needs again.
     setup: Setup,
 }
@@ -196,16 +206,22 @@ async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
     let mut asked = model::asked(args, session, config);
     let model::Chosen { model, effort } = model::choose(&mut asked, args.api_key_file.as_deref(), config).await?;
     let setup = Setup { folder: Some(folder.display().to_string()), ..model::without_secrets(&asked) };
-    let Equipment { system, tools, context, workspace } = equip(args, folder)?;
+    let Equipment { system, tools, context, expected, workspace } = equip(args, folder)?;
     let mut options = Options::default();
     options.effort = effort;
     options.max_output_tokens = args.max_output_tokens.map(Into::into);
-    if args.max_cost.is_some() && model.spec().price.is_none() {
-        let spec = model.spec();
+    let fallbacks = model::fallbacks(args.fallback_model.as_deref().unwrap_or_default(), config).await?;
+    let unpriced = [&model].into_iter().chain(&fallbacks).map(|model| model.spec()).find(|spec| spec.price.is_none());
+    if let Some(spec) = unpriced.filter(|_| args.max_cost.is_some()) {
         return Err(Problem::usage(format!(
             "--max-cost: the price of {}/{} isn't known, so that its cost can't be limited; --max-turns can",
             spec.provider, spec.id
         )));
+    }
+    if let Some(schema) = expected.as_ref().and_then(Expected::for_providers) {
+        let specs: Arc<[ToolSpec]> = tools.iter().map(|tool| tool.spec().clone()).collect();
+        let mut models = [&model].into_iter().chain(&fallbacks);
+        options.output_schema = models.all(|model| schema.is_supported_by(model.spec(), &specs)).then_some(schema);
     }
     let mut limits = Limits::default();
     limits.model_calls = args.max_turns;
@@ -220,8 +236,12 @@ async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
     if args.permission_mode == PermissionMode::ReadOnly {
         agent = agent.gate(move |call: &ToolCall, _: &serde_json::Value| only_reading(&tools, call));
     }
+    agent = fallbacks.into_iter().fold(agent, |agent, model| agent.fallback(model));
+    if let Some(expected) = &expected {
+        agent = agent.hooks(expected.clone());
+    }
     let agent = agent.build().map_err(|error| Problem::usage(error.to_string()))?;
-    Ok(Prepared { agent, skills: context.skills, setup })
+    Ok(Prepared { agent, skills: context.skills, expected, setup })
 }
 
 /// Where to work: where the command line says, else where the session did, else here.
