@@ -24,7 +24,7 @@ use crate::output;
 #[derive(Parser)]
 #[command(
     name = "terret",
-    version,
+    version = env!("TERRET_VERSION"),
     about = "A coding agent: give it a prompt, and it works with your files and commands until it is done.",
     args_conflicts_with_subcommands = true,
     after_help = EXAMPLES_AND_EXIT_CODES,
@@ -74,29 +74,21 @@ pub(crate) enum Command {
     /// Run one prompt to its end, as without a command
     #[command(visible_alias = "exec")]
     Run(RunArgs),
-    /// Go on with a session, as -r does
     Resume(Resume),
     /// List, show, search, rename, delete, export, import and check sessions
     #[command(subcommand, visible_alias = "session")]
     Sessions(Sessions),
-    /// Keep the keys of providers, and try them
     #[command(subcommand)]
     Auth(Auth),
-    /// Show what is configured, and where
     #[command(subcommand)]
     Config(config_command::Commands),
     /// Watch a scripted model fix a small broken project with the real loop and the real tools
     Demo(DemoArgs),
-    /// List models: how much fits, what they cost, and which can be asked
     Models(Models),
-    /// Show what the model is told
     #[command(subcommand)]
     Prompt(Prompt),
-    /// Decide about files of a project that can run or send something
     Trust(Trust),
-    /// Print a script for completions in a shell
     Completions(Completions),
-    /// Print the manual page
     Man(Man),
     /// Look at what goes over the wire, to debug a provider
     #[command(subcommand)]
@@ -115,21 +107,21 @@ pub(crate) struct RunArgs {
     /// The effort is off, minimal, low, medium, high, xhigh or max. Without this, it is the default model of the first
     /// provider whose key is set, else the first model of a server on this machine. A scripted model gives the replies of a JSON Lines
     /// file, such as {"text":"Hello."}, one for each model call.
-    #[arg(short, long, value_name = "MODEL")]
+    #[arg(short, long, value_name = "MODEL", help_heading = MODEL)]
     pub(crate) model: Option<String>,
     /// Ask a server at this address, for example http://127.0.0.1:8080/v1
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help_heading = MODEL)]
     pub(crate) base_url: Option<String>,
     /// The protocol of the server, if it isn't the provider's usual one
     ///
     /// anthropic-messages, openai-completions, openai-responses or google-generative-ai.
-    #[arg(long, value_name = "WIRE", value_parser = crate::commands::wire::wire_format)]
+    #[arg(long, value_name = "WIRE", value_parser = crate::commands::wire::wire_format, help_heading = MODEL)]
     pub(crate) wire: Option<terret::llm::wire::WireFormat>,
     /// Take the key from this file, which may be a pipe; else from the environment or what `terret auth` keeps
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = MODEL)]
     pub(crate) api_key_file: Option<PathBuf>,
     /// Models to go on with when the one before fails, separated by commas
-    #[arg(long, value_name = "MODELS", value_delimiter = ',')]
+    #[arg(long, value_name = "MODELS", value_delimiter = ',', help_heading = MODEL)]
     pub(crate) fallback_model: Option<Vec<String>>,
     /// What to print; docs/events.schema.json describes the JSON
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
@@ -138,16 +130,16 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "output_format")]
     pub(crate) json: bool,
     /// The most model calls; the tools of the last one still run
-    #[arg(long, value_name = "N", default_value = "200")]
+    #[arg(long, value_name = "N", default_value = "200", help_heading = LIMITS)]
     pub(crate) max_turns: NonZeroU32,
     /// The most money, in dollars; the call that goes beyond it is the last one
-    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars, help_heading = LIMITS)]
     pub(crate) max_cost: Option<Money>,
     /// The most time, for example 90, 90s, 5m or 1h; what runs then is stopped
-    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, help_heading = LIMITS)]
     pub(crate) timeout: Option<NonZeroU64>,
     /// The most tokens that one reply may have
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = LIMITS)]
     pub(crate) max_output_tokens: Option<NonZeroU32>,
     /// A final reply that is JSON of the schema in this file; exits with 8 if the model doesn't manage it
     #[arg(long, value_name = "FILE")]
@@ -162,20 +154,21 @@ pub(crate) struct RunArgs {
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) cd: Option<PathBuf>,
     /// The names of the files with instructions, of which the first one in each folder is read; none for ""
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "AGENTS.override.md,AGENTS.md,CLAUDE.md")]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "AGENTS.override.md,AGENTS.md,CLAUDE.md", help_heading = CONTEXT)]
     pub(crate) context_files: Vec<String>,
     /// Tell the model of no skills
-    #[arg(long)]
+    #[arg(long, help_heading = CONTEXT)]
     pub(crate) no_skills: bool,
     /// Set this as the configuration would, for this run
     ///
     /// `terret config keys` lists the keys. The value is TOML, or a text as it is.
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", help_heading = CONTEXT)]
     pub(crate) set: Vec<String>,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
 }
 
+/// Go on with a session, as -r does
 #[derive(Args)]
 pub(crate) struct Resume {
     /// The session: its ID or the start of it, or its name; without one, choose from a list
@@ -219,6 +212,9 @@ pub(crate) struct SessionArgs {
     pub(crate) no_session: bool,
 }
 
+const MODEL: &str = "Model";
+const LIMITS: &str = "Limits";
+const CONTEXT: &str = "Context and configuration";
 const SESSIONS: &str = "Sessions";
 
 impl SessionArgs {

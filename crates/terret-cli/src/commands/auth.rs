@@ -16,9 +16,9 @@ use crate::exit::{Exit, Problem};
 use crate::output::{line, note, shortened_folder};
 use crate::{default_model, keys, model};
 
-/// Keep the keys of providers, and try them. A key is never shown.
+/// Keep the keys of providers, and try them
 ///
-/// A run takes its key from --api-key-file, else from the environment, else from the command that is configured as
+/// A key is never shown. A run takes its key from --api-key-file, else from the environment, else from the command that is configured as
 /// api-key, else from what is kept here.
 #[derive(Subcommand)]
 pub(crate) enum Auth {

@@ -15,7 +15,10 @@ use crate::places;
 use crate::project::Project;
 use crate::trust::{Candidate, State, Trust};
 
-/// Show what is configured. docs/configuration.md says how.
+/// Show what is configured, and where
+///
+/// Every flag of a run is also a setting: of the environment (TERRET_MAX_TURNS=50), of the project, of the user. What is
+/// nearer to the command line wins. docs/configuration.md says more.
 #[derive(Subcommand)]
 pub(crate) enum Commands {
     /// Show where each value comes from, and what it takes the place of

@@ -11,7 +11,7 @@ use super::{finish, unwritable};
 use crate::cli::Cli;
 use crate::exit::{Exit, Problem};
 
-/// Print a script that makes a shell complete the commands and options of terret.
+/// Print a script that makes a shell complete commands and options
 ///
 /// For example: terret completions bash > ~/.local/share/bash-completion/completions/terret
 #[derive(Args)]
@@ -20,7 +20,7 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-/// Print the manual page, or write the pages of all commands into a folder.
+/// Print the manual page, or write those of all commands into a folder
 #[derive(Args)]
 pub(crate) struct Man {
     /// Write all pages here, as terret.1, terret-sessions.1 and so on

@@ -18,7 +18,7 @@ use crate::keys;
 use crate::model::{env, has_address};
 use crate::output::{line, note};
 
-/// List models: how much fits, what they cost, and which can be asked.
+/// List models: how much fits, what they cost, and which can be asked
 ///
 /// Without words to search for, those that can be asked: of providers whose key is there, and of servers on this machine.
 /// Others can be asked too, by their names: the list is what is known, not what there is.

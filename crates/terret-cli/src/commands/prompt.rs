@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::exit::{Exit, Problem};
 use crate::output::clean;
 
-/// Show what the model is told.
+/// Show what the model is told
 #[derive(Subcommand)]
 pub(crate) enum Prompt {
     /// Print the system prompt and the tools that a run with the same options would send

@@ -13,7 +13,7 @@ use crate::output::{clean, complain, line, note};
 use crate::project::Project;
 use crate::trust::{Candidate, State, Trust as Decisions};
 
-/// Show a project's files that can run or send something, and decide whether to use them.
+/// Decide about files of a project that can run or send something
 ///
 /// A decision holds for the files as they are: one that changes is not used until it is trusted again.
 #[derive(Args)]

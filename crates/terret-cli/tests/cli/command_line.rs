@@ -1,5 +1,7 @@
 //! Options, the prompt, and everything that keeps a run from starting.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::terret::{Terret, text_of};
@@ -91,7 +93,11 @@ fn values_that_make_no_sense_are_refused() {
 #[test]
 fn help_and_version_are_output_and_no_errors() {
     let version = Terret::new().args(["--version"]).run().exits(0);
-    assert_eq!(version.stdout, format!("terret {}\n", env!("CARGO_PKG_VERSION")));
+    let commit = ["log", "-1", "--format= (%h %cs)", "--abbrev=12"];
+    let commit = Command::new("git").args(commit).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    // None where the sources were unpacked from an archive.
+    let commit = commit.map(|output| String::from_utf8(output.stdout).unwrap()).unwrap_or_default();
+    assert_eq!(version.stdout, format!("terret {}{}\n", env!("CARGO_PKG_VERSION"), commit.trim_end()));
     for args in [&["--help"][..], &["-h"], &["help"], &["demo", "--help"], &["wire", "decode", "--help"]] {
         let help = Terret::new().args(args).run().exits(0);
         assert!(help.stdout.contains("Usage: terret"), "{}", help.stdout);
