@@ -350,6 +350,18 @@ pub(crate) fn complain(error: &clap::Error, args: impl Iterator<Item = OsString>
     Exit::Usage.into()
 }
 
+/// What is wrong when the prompt is a single word that is nearly a command. Nobody wants to pay for a slip of the finger.
+pub(crate) fn misspelt(run: &RunArgs) -> Option<Problem> {
+    let word = run.prompt.as_deref().filter(|_| !run.print)?;
+    let commands = Cli::command();
+    let names = commands.get_subcommands().flat_map(|command| command.get_name_and_visible_aliases());
+    let alike = |name: &str| strsim::jaro_winkler(word, name);
+    let nearest = names.max_by(|a, b| alike(a).total_cmp(&alike(b))).filter(|name| alike(name) > 0.9)?;
+    Some(Problem::usage(format!(
+        "there is no command {word:?}; did you mean `terret {nearest}`? (As a prompt: terret -p {word:?})"
+    )))
+}
+
 /// What is wrong when somebody forgot the quotes. The parser takes the second word for a command or an odd argument.
 fn several_words(error: &clap::Error, args: &[String]) -> Option<Problem> {
     let of_run = args.first().is_some_and(|arg| arg == "run" || arg == "exec");

@@ -233,6 +233,6 @@ fn refused(message: String) -> Problem {
 }
 
 fn no_place() -> Problem {
-    let message = "there is no place to keep keys: set HOME, XDG_DATA_HOME or TERRET_HOME to an absolute path";
+    let message = "there is no place to keep keys: set HOME or XDG_DATA_HOME to an absolute path, or TERRET_HOME";
     Problem::new(Exit::Configuration, message)
 }

@@ -30,7 +30,13 @@ fn main() -> ExitCode {
         Err(error) => return cli::complain(&error, std::env::args_os().skip(1)),
     };
     match cli.command {
-        None => commands::run::run(cli.run),
+        None => match cli::misspelt(&cli.run) {
+            Some(problem) => {
+                output::fail_to_start(cli.run.format(), &problem);
+                problem.exit.into()
+            }
+            None => commands::run::run(cli.run),
+        },
         Some(Command::Run(args)) => commands::run::run(args),
         Some(Command::Auth(command)) => commands::auth::run(command),
         Some(Command::Config(command)) => commands::config::run(command),

@@ -1,5 +1,5 @@
-//! Where the program keeps things: in `$TERRET_HOME` everything, else in the places of the XDG Base Directory
-//! Specification (by which a relative path counts as none).
+//! Where the program keeps things: in `$TERRET_HOME` everything (a relative one is one of the current folder), else in the
+//! places of the XDG Base Directory Specification (by which a relative path counts as none).
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ pub(crate) fn sessions() -> Result<PathBuf, Problem> {
     let ours = state().ok_or_else(|| {
         Problem::new(
             Exit::Configuration,
-            "there is no place to keep sessions: set HOME, XDG_STATE_HOME or TERRET_HOME to an absolute path, or use \
+            "there is no place to keep sessions: set HOME or XDG_STATE_HOME to an absolute path, or TERRET_HOME, or use \
              --no-session",
         )
     });
@@ -34,8 +34,10 @@ pub(crate) fn data() -> Option<PathBuf> {
 }
 
 fn place(variable: &str, in_home: &str) -> Option<PathBuf> {
-    let folder = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || std::env::home_dir().filter(|path| path.is_absolute()).map(|home| home.join(in_home));
-    let xdg = || folder(variable).or_else(home).map(|folder| folder.join("terret"));
-    folder("TERRET_HOME").or_else(xdg)
+    let absolute = |path: PathBuf| path.is_absolute().then_some(path);
+    let ours = std::env::var_os("TERRET_HOME").filter(|home| !home.is_empty());
+    let ours = ours.and_then(|home| std::path::absolute(home).ok());
+    let xdg = || std::env::var_os(variable).map(PathBuf::from).and_then(absolute);
+    let home = || std::env::home_dir().and_then(absolute).map(|home| home.join(in_home));
+    ours.or_else(|| xdg().or_else(home).map(|folder| folder.join("terret")))
 }

@@ -143,7 +143,7 @@ impl Trust {
 }
 
 fn no_place() -> Problem {
-    let message = "there is no place to keep decisions: set HOME, XDG_STATE_HOME or TERRET_HOME to an absolute path";
+    let message = "there is no place to keep decisions: set HOME or XDG_STATE_HOME to an absolute path, or TERRET_HOME";
     Problem::new(Exit::Configuration, message)
 }
 

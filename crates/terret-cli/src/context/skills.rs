@@ -57,7 +57,8 @@ pub(crate) fn in_project(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn in_place(place: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    // A folder that holds far more is no folder of skills.
+    let entries = fs::read_dir(place).into_iter().flatten().flatten().take(100 * MOST);
     let mut found: Vec<PathBuf> =
         entries.map(|entry| entry.path().join("SKILL.md")).filter(|path| path.exists()).collect();
     found.sort();

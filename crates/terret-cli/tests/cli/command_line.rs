@@ -63,6 +63,19 @@ fn a_prompt_without_quotes_is_told_from_a_command() {
 }
 
 #[test]
+fn a_misspelt_command_is_no_prompt() {
+    for (word, command) in [("modls", "models"), ("sesions", "session"), ("demos", "demo"), ("comfig", "config")] {
+        let start = || Terret::new().script([json!({"text": "Done."})]).args([word]);
+        complains(start, 2, "usage", &["did you mean `terret ", command, "terret -p"]);
+        start().args(["-p"]).run().exits(0);
+        Terret::new().args(["run"]).script([json!({"text": "Done."})]).args([word]).run().exits(0);
+    }
+    for prompt in ["test", "fix", "modls please"] {
+        Terret::new().script([json!({"text": "Done."})]).args([prompt]).run().exits(0);
+    }
+}
+
+#[test]
 fn an_unknown_option_is_named_with_the_nearest_one() {
     let ran = Terret::new().args(["-p", "x", "--modle", "a/b"]).run().exits(2);
     assert!(ran.stderr.contains("--modle") && ran.stderr.contains("'--model'"), "{}", ran.stderr);

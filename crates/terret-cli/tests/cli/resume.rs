@@ -159,9 +159,10 @@ fn a_session_that_is_not_kept_leaves_nothing() {
 
 #[test]
 fn sessions_are_where_xdg_and_one_variable_of_our_own_say() {
-    let ran =
-        Terret::scripted([says("One.")]).env("TERRET_HOME", "/nowhere").env("TERRET_HOME", "relative").run().exits(0);
-    assert_eq!(ran.sessions().list().unwrap().len(), 1, "a relative path counts as none");
+    let ran = Terret::scripted([says("One.")]).env("TERRET_HOME", "").run().exits(0);
+    assert_eq!(ran.sessions().list().unwrap().len(), 1, "an empty one is none");
+    let ran = ran.then().env("TERRET_HOME", "relative").script([says("One.")]).args(["-p", "x"]).run().exits(0);
+    assert_eq!(SqliteJournal::new(ran.path("relative/sessions")).list().unwrap().len(), 1, "in the current folder");
     let home = ran.home("ours");
     let ran = ran.then().env("TERRET_HOME", &home).script([says("One.")]).args(["-p", "x"]).run().exits(0);
     assert_eq!(SqliteJournal::new(home.join("sessions")).list().unwrap().len(), 1);
