@@ -14,7 +14,7 @@ use terret::llm::Host;
 
 use crate::config::Config;
 use crate::exit::{Exit, Problem};
-use crate::output::shortened_folder;
+use crate::output::{note, shortened_folder};
 use crate::{files, places};
 
 /// No key is longer, in bytes.
@@ -22,6 +22,9 @@ const LONGEST: u64 = 64 << 10;
 
 /// How long a command may take to print a key: somebody may have to unlock something first.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// After this time, somebody is told what is waited for.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// Where a key comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +101,15 @@ async fn from_command(command: &str, origin: &str) -> Result<SecretString, Probl
     let (shell, option) = if cfg!(windows) { ("cmd", "/C") } else { ("sh", "-c") };
     let mut process = tokio::process::Command::new(shell);
     process.arg(option).arg(command).stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
-    let output = match tokio::time::timeout(PATIENCE, process.output()).await {
+    let mut output = std::pin::pin!(process.output());
+    let output = match tokio::time::timeout(SILENCE, &mut output).await {
+        Ok(output) => Ok(output),
+        Err(_) => {
+            note(&format!("waiting for the command for the key, in {origin}"));
+            tokio::time::timeout(PATIENCE, output).await
+        }
+    };
+    let output = match output {
         Err(_) => return Err(problem("took longer than a minute")),
         Ok(Err(error)) => return Err(problem(&format!("can't be run: {error}"))),
         Ok(Ok(output)) => output,

@@ -157,6 +157,7 @@ fn test(args: &Test) -> Result<Exit, Problem> {
     block_on(async |signals| {
         let answered = async {
             let model = model::connect(&asked, &config).await?.model;
+            note(&format!("asking {} …", asked.model));
             let message = Message::from(UserMessage::text("Reply with the word: yes", 0));
             let mut request = Request { messages: [message].into_iter().collect(), ..Request::default() };
             request.options.max_output_tokens = Some(16);

@@ -96,39 +96,28 @@ impl fmt::Display for Origin {
 impl Config {
     /// Reads all layers, for runs in a folder. `set` are the values of `--set`.
     pub(crate) fn load(folder: &Path, set: &[String]) -> Result<Self, Problem> {
-        let mut problems = Vec::new();
-        let mut entries = Vec::new();
-        let mut catalog = Catalog::default();
+        let mut reading = Reading::default();
         for text in set.iter().rev() {
-            collect(document::of_set(text), &mut entries, &mut problems);
+            reading.take_in(document::of_set(text));
         }
-        collect(settings::of_variables(|name| std::env::var_os(name)), &mut entries, &mut problems);
-        let project = of_project(folder)?;
-        for Candidate { path, content, .. } in project.used.iter().rev().filter(|file| file.kind == Kind::Config) {
-            let context = Context { path, layer: Layer::Project };
-            collect(Document::read(content, context), &mut entries, &mut problems);
+        reading.take_in(settings::of_variables(|name| std::env::var_os(name)));
+        let OfProject { used, unused } = of_project(folder)?;
+        for Candidate { path, content, .. } in used.iter().rev().filter(|file| file.kind == Kind::Config) {
+            reading.take_in(Document::read(content, Context { path, layer: Layer::Project }));
         }
-        if let Some(path) = places::config().map(|folder| folder.join("config.toml")) {
-            let context = Context { path: &path, layer: Layer::User };
-            match files::read(&path, LONGEST) {
-                Ok(None) => {}
-                Ok(Some(bytes)) => collect(Document::read(&bytes, context), &mut entries, &mut problems),
-                Err(error) => problems.push(format!("{}: can't be read: {error}", path.display())),
-            }
+        if let Some((path, content)) = reading.file_of_user("config.toml") {
+            reading.take_in(Document::read(&content, Context { path: &path, layer: Layer::User }));
         }
         // Here the later one wins.
-        if let Some(path) = places::config().map(|folder| folder.join("models.json")) {
-            match files::read(&path, LONGEST) {
-                Ok(None) => {}
-                Ok(Some(bytes)) => change(&mut catalog, &path, &bytes, &mut problems),
-                Err(error) => problems.push(format!("{}: can't be read: {error}", path.display())),
-            }
+        if let Some((path, content)) = reading.file_of_user("models.json") {
+            reading.change_catalog(&path, &content);
         }
-        for Candidate { path, content, .. } in project.used.iter().filter(|file| file.kind == Kind::Catalog) {
-            change(&mut catalog, path, content, &mut problems);
+        for Candidate { path, content, .. } in used.iter().filter(|file| file.kind == Kind::Catalog) {
+            reading.change_catalog(path, content);
         }
+        let Reading { entries, catalog, problems } = reading;
         match problems.is_empty() {
-            true => Ok(Self { entries, catalog, unused: project.unused }),
+            true => Ok(Self { entries, catalog, unused }),
             false => Err(Problem::new(Exit::Configuration, problems.join("\n"))),
         }
     }
@@ -199,19 +188,39 @@ fn of_project(folder: &Path) -> Result<OfProject, Problem> {
     Ok(OfProject { used, unused })
 }
 
-/// Changes the catalog as a file says.
-fn change(catalog: &mut Catalog, path: &Path, content: &[u8], problems: &mut Vec<String>) {
-    let origin = path.display().to_string();
-    match str::from_utf8(content).map(|text| catalog.clone().with_changes(&origin, text)) {
-        Ok(Ok(changed)) => *catalog = changed,
-        Ok(Err(error)) => problems.push(error.to_string()),
-        Err(_) => problems.push(format!("{origin}: it is not UTF-8")),
-    }
+/// What was read so far, and everything that is wrong with it.
+#[derive(Default)]
+struct Reading {
+    entries: Vec<Entry>,
+    catalog: Catalog,
+    problems: Vec<String>,
 }
 
-fn collect(read: Result<Vec<Entry>, Vec<String>>, entries: &mut Vec<Entry>, problems: &mut Vec<String>) {
-    match read {
-        Ok(read) => entries.extend(read),
-        Err(found) => problems.extend(found),
+impl Reading {
+    fn take_in(&mut self, read: Result<Vec<Entry>, Vec<String>>) {
+        match read {
+            Ok(entries) => self.entries.extend(entries),
+            Err(problems) => self.problems.extend(problems),
+        }
+    }
+
+    fn change_catalog(&mut self, path: &Path, content: &[u8]) {
+        let origin = path.display().to_string();
+        match str::from_utf8(content).map(|text| self.catalog.clone().with_changes(&origin, text)) {
+            Ok(Ok(changed)) => self.catalog = changed,
+            Ok(Err(error)) => self.problems.push(error.to_string()),
+            Err(_) => self.problems.push(format!("{origin}: it is not UTF-8")),
+        }
+    }
+
+    fn file_of_user(&mut self, name: &str) -> Option<(PathBuf, Vec<u8>)> {
+        let path = places::config()?.join(name);
+        match files::read(&path, LONGEST) {
+            Ok(content) => content.map(|content| (path, content)),
+            Err(error) => {
+                self.problems.push(format!("{}: can't be read: {error}", path.display()));
+                None
+            }
+        }
     }
 }

@@ -140,6 +140,15 @@ fn a_command_that_prints_no_key_is_named() {
 }
 
 #[test]
+fn a_command_that_takes_its_time_is_named_and_a_signal_ends_it() {
+    let config = "[providers.openai]\napi-key = '!touch ran; exec sleep 1000'\n";
+    let run = Terret::new().args(["-p", "x", "-m", "openai/m"]).config(config).start();
+    run.says("waiting for the command for the key, in ~/.config/terret/config.toml:2");
+    run.signal(rustix::process::Signal::INT);
+    run.wait().exits(130);
+}
+
+#[test]
 fn a_file_that_others_can_read_is_refused() {
     for mode in [0o640, 0o604, 0o620, 0o777] {
         let ran = set("sk-secret-1").exits(0);
@@ -190,7 +199,8 @@ fn a_key_can_be_tried() {
         ran
     };
     let good = test(chat_text("yes")).exits(0);
-    assert_eq!(good.stderr, "openai: gpt-6.2-sol has answered; the key is good\n");
+    let said = "asking openai/gpt-6.2-sol …\nopenai: gpt-6.2-sol has answered; the key is good\n";
+    assert_eq!(good.stderr, said);
     let error = json!({"error": {"message": "Incorrect API key provided: sk-secret-1"}}).to_string();
     let bad = test(Answer::new("401 Unauthorized", "application/json", error)).exits(3);
     assert!(bad.stderr.contains("Incorrect API key provided"), "{}", bad.stderr);
