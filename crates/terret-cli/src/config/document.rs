@@ -156,8 +156,8 @@ impl<'a> Document<'a> {
         let one = |value: &DeValue<'_>| match (setting.kind(), value) {
             (Kind::Switch, DeValue::Boolean(on)) => Ok(on.to_string()),
             (Kind::Switch, _) => Err(wrong()),
-            (Kind::Path, DeValue::String(path)) => Ok(self.seen_from_here(path)),
             (_, DeValue::String(text)) if text.contains('\0') => Err("it holds a NUL".into()),
+            (_, DeValue::String(path)) if setting.is_path() => Ok(self.seen_from_here(path)),
             (_, DeValue::String(text)) => Ok(text.to_string()),
             (Kind::Number, DeValue::Integer(number)) if number.radix() == 10 => Ok(number.as_str().to_owned()),
             (Kind::Number, DeValue::Float(number)) => Ok(number.as_str().to_owned()),

@@ -34,6 +34,8 @@ pub(crate) struct Setting {
     pub(crate) default: String,
     pub(crate) help: String,
     kind: Kind,
+    /// Whether a value is a path, which is counted from the folder of the file that it stands in.
+    is_path: bool,
 }
 
 /// What a value may be in a file.
@@ -41,8 +43,6 @@ pub(crate) struct Setting {
 pub(crate) enum Kind {
     Switch,
     Text,
-    /// A text that is a path: it is counted from the folder of the file that it stands in.
-    Path,
     /// A number, or a text such as `5m`.
     Number,
     List,
@@ -79,11 +79,16 @@ impl Setting {
             help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
             key,
             kind,
+            is_path: arg.get_value_parser().type_id() == TypeId::of::<PathBuf>(),
         })
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> Kind {
         self.kind
+    }
+
+    pub(super) fn is_path(&self) -> bool {
+        self.is_path
     }
 
     /// What is wrong with these values, by the flag's own parser.
@@ -111,8 +116,9 @@ fn kind(arg: &Arg) -> Kind {
         ArgAction::SetTrue => Kind::Switch,
         ArgAction::Append => Kind::List,
         _ if !single || arg.get_value_delimiter().is_some() => Kind::List,
-        _ if of == TypeId::of::<PathBuf>() => Kind::Path,
-        _ if of == TypeId::of::<String>() || !arg.get_possible_values().is_empty() => Kind::Text,
+        _ if of == TypeId::of::<String>() || of == TypeId::of::<PathBuf>() || !arg.get_possible_values().is_empty() => {
+            Kind::Text
+        }
         _ => Kind::Number,
     }
 }
