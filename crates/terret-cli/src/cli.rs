@@ -130,12 +130,15 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "output_format")]
     pub(crate) json: bool,
     /// The most model calls; the tools of the last one still run
-    #[arg(long, value_name = "N", default_value = "200", help_heading = LIMITS)]
+    #[arg(long, value_name = "N", default_value_t = Self::MAX_TURNS, help_heading = LIMITS)]
     pub(crate) max_turns: NonZeroU32,
     /// The most money, in dollars; the call that goes beyond it is the last one
     #[arg(long, value_name = "DOLLARS", value_parser = dollars, help_heading = LIMITS)]
     pub(crate) max_cost: Option<Money>,
     /// The most time, for example 90, 90s, 5m or 1h; what runs then is stopped
+    ///
+    /// It is counted from the begin of the run, with all waits, and for a run that was interrupted also with the time in
+    /// which nothing ran.
     #[arg(long, value_name = "TIME", value_parser = milliseconds, help_heading = LIMITS)]
     pub(crate) timeout: Option<NonZeroU64>,
     /// The most tokens that one reply may have
@@ -225,6 +228,9 @@ impl SessionArgs {
 }
 
 impl RunArgs {
+    /// What holds where the command line says nothing.
+    pub(crate) const MAX_TURNS: NonZeroU32 = NonZeroU32::new(200).expect("it isn't zero");
+
     /// The same command line, with what is configured where it says nothing.
     ///
     /// What names the model stays as the command line has it, because it goes together with the session's.

@@ -91,7 +91,7 @@ impl Output for Bare<'_> {
 
     fn ended(&mut self, report: &Report, took: Duration) -> io::Result<()> {
         let mut report = report.clone();
-        report.text = report.text.map(|text| self.expected.read(&text).map(str::to_owned).unwrap_or(text));
+        report.text = report.text.map(|text| self.expected.read(&text).map(Arc::from).unwrap_or(text.clone()));
         self.inner.ended(&report, took)
     }
 }

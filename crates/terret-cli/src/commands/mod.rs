@@ -24,10 +24,11 @@ const BROKEN_PIPE: &str = "broken_pipe";
 /// How a command ends that is no run: with a complaint, if there is one.
 fn finish(done: Result<Exit, Problem>) -> ExitCode {
     let exit = done.unwrap_or_else(|problem| {
-        // A reader that left, as in `| head`, knows that it did.
-        if problem.kind != Some(BROKEN_PIPE) {
-            output::complain(&problem.message);
+        // A reader that left, as in `| head`, has what it wanted.
+        if problem.kind == Some(BROKEN_PIPE) {
+            return Exit::Completed;
         }
+        output::complain(&problem.message);
         problem.exit
     });
     exit.into()
