@@ -6,6 +6,7 @@ mod exit;
 mod model;
 mod output;
 mod places;
+mod sandbox;
 mod session;
 mod signals;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         None => commands::run::run(cli.run),
         Some(Command::Run(args)) => commands::run::run(args),
         Some(Command::Demo(args)) => commands::demo::run(&args),
+        Some(Command::Doctor(args)) => commands::doctor::run(&args),
         Some(Command::Sessions(sessions)) => commands::sessions::run(sessions),
         Some(Command::Wire(wire)) => commands::wire::run(wire),
     }

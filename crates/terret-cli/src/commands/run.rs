@@ -11,12 +11,13 @@ use terret::agent::machine::{Limits, Verdict};
 use terret::agent::{Agent, EffectClass, Event, Run, SharedTool};
 use terret::llm::{Options, ToolCall};
 use terret::store::Setup;
-use terret::tools::{BashOptions, Workspace, workspace_tools};
+use terret::tools::workspace_tools;
 
 use crate::cli::{OutputFormat, PermissionMode, RunArgs};
 use crate::exit::{Exit, Problem};
 use crate::model;
 use crate::output::{self, Output, Start, complain};
+use crate::sandbox;
 use crate::session::{self, Chosen, Opened};
 use crate::signals::Signals;
 
@@ -149,9 +150,9 @@ fn prepare(args: &RunArgs, session: &Setup) -> Result<Prepared, Problem> {
     let asked = model::asked(args, session);
     let model::Chosen { model, effort } = model::choose(&asked)?;
     let setup = Setup { folder: Some(folder.display().to_string()), ..model::without_secrets(&asked) };
-    let workspace = Workspace::new(&folder)
-        .map_err(|error| Problem::usage(format!("can't work in {}: {error}", folder.display())))?;
-    let tools = pick(workspace_tools(&workspace, BashOptions::default()), args.tools.as_deref())?;
+    let (workspace, options) = sandbox::workspace(args, &folder)?;
+    let tools = pick(workspace_tools(&workspace, options), args.tools.as_deref())?;
+    sandbox::require(args, &tools)?;
     let mut options = Options::default();
     options.effort = effort;
     options.max_output_tokens = args.max_output_tokens.map(Into::into);

@@ -10,6 +10,8 @@ mod output;
 mod recorded;
 mod resume;
 mod runs;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod schema;
 mod server;
 mod servers;

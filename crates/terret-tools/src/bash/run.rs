@@ -180,8 +180,7 @@ impl Runner {
         // What is cached goes where writing is permitted.
         variables.insert("XDG_CACHE_HOME".into(), temporary.join(".cache").into());
         let protected = Protected::look(&self.workspace);
-        let repositories = protected.repositories();
-        let view = View::new(&self.workspace, &variables, scratch, self.options.network, &repositories);
+        let view = View::new(&self.workspace, &variables, scratch, self.options.network, &protected.paths());
         let cell = Cell::new(level, &view, self.options.limits)?;
         Ok(Prepared { cell, level: Some(level), protected: Some(protected), variables })
     }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::workspace::{Located, Target, Workspace, rename_beneath};
 
-/// The git repositories of a workspace, and what in them makes git run programs, as it was before a command.
+/// The git repositories of a workspace, and what in them makes git run programs, as it was before a command. Likewise
+/// whatever the embedder has made read-only.
 ///
 /// Bubblewrap keeps a `.git` that is there from being written, and nothing can keep a new one from being made. Landlock
 /// can't except a directory from a permission. So whatever the walls let through is looked for afterwards, and undone:
@@ -17,7 +18,7 @@ pub(crate) struct Protected {
     before: BTreeMap<PathBuf, Programs>,
 }
 
-/// The files of one repository that make git run programs.
+/// The files of one repository that make git run programs; all files of what else is protected.
 type Programs = BTreeMap<PathBuf, Content>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,17 +39,17 @@ const MAX_BYTES: u64 = 1 << 20;
 impl Protected {
     /// Finds them. Blocks.
     pub(crate) fn look(workspace: &Workspace) -> Self {
-        Self { workspace: workspace.clone(), before: repositories(workspace) }
+        Self { workspace: workspace.clone(), before: look(workspace) }
     }
 
-    /// Each `.git`, at whatever depth.
-    pub(crate) fn repositories(&self) -> Vec<PathBuf> {
+    /// Each `.git`, at whatever depth, and what else must stay as it is.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
         self.before.keys().cloned().collect()
     }
 
     /// Undoes what must not stay, and says what that was. Blocks.
     pub(crate) fn undo(self) -> Vec<String> {
-        let after = repositories(&self.workspace);
+        let after = look(&self.workspace);
         let gone: Vec<&Programs> =
             self.before.iter().filter(|(path, _)| !after.contains_key(*path)).map(|(_, programs)| programs).collect();
         let mut notes = Vec::new();
@@ -57,6 +58,9 @@ impl Protected {
                 Some(before) => self.restore(repository, before, programs, &mut notes),
                 // Somebody has moved it.
                 None if gone.iter().any(|gone| same(gone, programs)) => {}
+                None if !is_git(repository.file_name().unwrap_or_default()) => {
+                    self.refuse(repository, "is protected, and was made by the command", &mut notes);
+                }
                 None if would_run_programs(repository, programs) => self.refuse(
                     repository,
                     "is a new git repository that would run programs of its own (hooks, or settings that name some)",
@@ -84,13 +88,13 @@ impl Protected {
                 Ok(_) => {
                     // The bits of a hook matter; a directory that was swapped meanwhile is none of ours to follow.
                     let _ = crate::workspace::set_mode(&located, *mode);
-                    format!("{shown} was changed by the command, and is as before again: git runs programs by it")
+                    format!("{shown} was changed by the command, and is as before again: it is protected")
                 }
                 Err(error) => format!("{shown} was changed by the command, and could not be put back: {error}"),
             });
         }
         for path in after.keys().filter(|path| !before.contains_key(*path)) {
-            self.refuse(path, "would make git run programs", notes);
+            self.refuse(path, "is protected, because programs are run by it", notes);
         }
     }
 
@@ -111,9 +115,12 @@ impl Protected {
     }
 }
 
-fn repositories(workspace: &Workspace) -> BTreeMap<PathBuf, Programs> {
+fn look(workspace: &Workspace) -> BTreeMap<PathBuf, Programs> {
     let mut found = BTreeMap::new();
     if workspace.may_write() {
+        for path in workspace.extra_read_only().filter(|path| path.symlink_metadata().is_ok()) {
+            found.insert(path.clone(), files(path, true));
+        }
         let mut directories = vec![workspace.root().to_owned()];
         // A permission for a repository itself is a permission to change it.
         directories.extend(workspace.extra_writable().filter(|path| !path.iter().any(is_git)).cloned());
@@ -126,7 +133,7 @@ fn repositories(workspace: &Workspace) -> BTreeMap<PathBuf, Programs> {
                         .extra_writable()
                         .any(|writable| path.starts_with(writable) || writable.starts_with(&path))
                     {
-                        found.insert(path.clone(), programs(&path));
+                        found.insert(path.clone(), files(&path, false));
                     }
                 } else if is_directory {
                     directories.push(entry.path());
@@ -141,16 +148,14 @@ fn is_git(name: impl AsRef<OsStr>) -> bool {
     name.as_ref().eq_ignore_ascii_case(".git")
 }
 
-/// What in a repository makes git run programs: its settings and hooks, those of its submodules and other working
-/// trees, and what points to another repository.
-fn programs(repository: &Path) -> Programs {
+/// All files of a directory, or what in a repository makes git run programs: its settings and hooks, those of its
+/// submodules and other working trees, and what points to another repository.
+fn files(place: &Path, all: bool) -> Programs {
     let mut programs = Programs::new();
     let mut directories = Vec::new();
-    match fs::symlink_metadata(repository) {
-        Ok(metadata) if metadata.is_dir() => directories.push((repository.to_owned(), false)),
-        _ => {
-            programs.extend(content(repository).map(|content| (repository.to_owned(), content)));
-        }
+    match fs::symlink_metadata(place) {
+        Ok(metadata) if metadata.is_dir() => directories.push((place.to_owned(), all)),
+        _ => programs.extend(content(place).map(|content| (place.to_owned(), content))),
     }
     while let Some((directory, in_hooks)) = directories.pop() {
         for entry in fs::read_dir(&directory).into_iter().flatten().filter_map(Result::ok) {

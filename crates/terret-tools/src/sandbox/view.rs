@@ -46,13 +46,13 @@ const VARIABLES: &str = "CARGO_HOME RUSTUP_HOME GOPATH GOROOT GOMODCACHE GOCACHE
     GEM_HOME RBENV_ROOT ASDF_DATA_DIR MISE_DATA_DIR";
 
 impl View {
-    /// What the commands of a workspace see, given their environment. `repositories` are the `.git`s that lie in it.
+    /// What the commands of a workspace see, given their environment and what must stay as it is.
     pub(crate) fn new(
         workspace: &Workspace,
         variables: &BTreeMap<OsString, OsString>,
         scratch: &Path,
         network: bool,
-        repositories: &[PathBuf],
+        protected: &[PathBuf],
     ) -> Self {
         let home = variables.get(OsStr::new("HOME")).map(PathBuf::from).filter(|home| is_home(home));
         let home = home.or_else(home_directory).filter(|home| home.is_dir());
@@ -75,8 +75,7 @@ impl View {
         }
         let hidden = secrets(home.as_deref()).into_iter().chain(workspace.hidden().cloned());
         let hidden = hidden.filter(|hidden| !own.contains(hidden));
-        let read_only = workspace.extra_read_only().chain(repositories);
-        let read_only = read_only.filter(|path| !explicit.iter().any(|explicit| explicit.starts_with(path)));
+        let read_only = protected.iter().filter(|path| !explicit.iter().any(|explicit| explicit.starts_with(path)));
         let (readable, writable) = (existing(readable), existing(writable));
         // Elsewhere there is nothing to be hidden.
         let is_seen = |path: &PathBuf| readable.iter().chain(&writable).any(|seen| path.starts_with(seen));
