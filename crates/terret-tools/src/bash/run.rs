@@ -24,7 +24,7 @@ use super::capture::{Capture, Captured};
 use super::command::shell;
 use super::guard::Guard;
 use super::processes::{CALL, Family, MARK, keeps_a_namespace};
-use crate::sandbox::{Cell, Ladder, Level, Profile, Protected, View};
+use crate::sandbox::{Cell, Directories, Ladder, Level, Profile, Protected, View};
 use crate::workspace::Workspace;
 
 /// How long a command has to end by itself when it is told to.
@@ -46,6 +46,7 @@ pub(super) struct Runner {
     options: BashOptions,
     /// The temporary directory of confined commands.
     scratch: OnceLock<TempDir>,
+    directories: Arc<Directories>,
     /// The beginning of the mark of all its commands.
     mark: String,
     commands: AtomicU64,
@@ -97,6 +98,7 @@ impl Runner {
             workspace,
             options,
             scratch: OnceLock::new(),
+            directories: Arc::default(),
             guard: Guard::new(mark.clone()),
             mark,
             commands: AtomicU64::new(0),
@@ -179,7 +181,7 @@ impl Runner {
         }
         // What is cached goes where writing is permitted.
         variables.insert("XDG_CACHE_HOME".into(), temporary.join(".cache").into());
-        let protected = Protected::look(&self.workspace);
+        let protected = Protected::look(&self.workspace, &self.directories);
         let view = View::new(&self.workspace, &variables, scratch, self.options.network, &protected.paths());
         let cell = Cell::new(level, &view, self.options.limits)?;
         Ok(Prepared { cell, level: Some(level), protected: Some(protected), variables })

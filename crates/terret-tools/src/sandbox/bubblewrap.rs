@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
+use super::view::TEMPORARY;
 use super::{CommandLine, SandboxError, View, landlock, restricted, seccomp};
 
 /// A namespace to be made by `bwrap`.
@@ -76,8 +77,9 @@ fn arguments(view: &View) -> Vec<OsString> {
         arguments.push("--unshare-net".into());
     }
     arguments.extend(["--proc", "/proc", "--dev", "/dev"].map(OsString::from));
+    let [tmp, var_tmp] = TEMPORARY;
     let mut mounts: Vec<(&Path, Mount<'_>)> =
-        vec![(Path::new("/tmp"), Mount::Write(&view.scratch)), (Path::new("/var/tmp"), Mount::Empty)];
+        vec![(Path::new(tmp), Mount::Write(&view.scratch)), (Path::new(var_tmp), Mount::Empty)];
     mounts.extend(view.home.as_deref().map(|home| (home, Mount::Empty)));
     mounts.extend(view.hidden.iter().map(|path| (path.as_path(), Mount::Nothing)));
     mounts.extend(view.readable.iter().map(|path| (path.as_path(), Mount::Read(path))));

@@ -17,7 +17,7 @@ pub struct Rung {
     pub level: Level,
     /// Whether a command that was run there could write where it may, and not where it may not.
     pub holds: Result<(), SandboxError>,
-    /// What a newer system would prevent, and this one doesn't.
+    /// What it leaves open that a better level doesn't, in words.
     pub gaps: Vec<String>,
 }
 

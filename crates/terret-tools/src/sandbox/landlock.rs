@@ -84,15 +84,18 @@ fn status() -> LandlockStatus {
     asked.ok().and_then(Result::ok).unwrap_or(LandlockStatus::NotImplemented)
 }
 
-/// What this version can't prevent, in words.
+/// What is left open, in words.
 pub(super) fn gaps() -> Vec<String> {
-    match version() {
-        Ok(abi) if abi < WANTED => vec![format!(
-            "Landlock {} lets commands send signals to your other programs (6 doesn't: Linux 6.12)",
-            abi as i32
-        )],
-        _ => vec![],
+    let mut gaps = vec![
+        "commands can change permissions and times of your files outside, and see that they exist".to_owned(),
+        "commands can see which other programs run".to_owned(),
+    ];
+    if let Ok(abi) = version()
+        && abi < WANTED
+    {
+        gaps.push("commands can send signals to your other programs (from Linux 6.12 on they can't)".to_owned());
     }
+    gaps
 }
 
 /// Keeps signals and abstract sockets of this thread's children inside, where the kernel can, and restricts nothing

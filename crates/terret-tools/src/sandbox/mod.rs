@@ -9,10 +9,12 @@
 //! - [`view`] says which files a command sees, from the [`Workspace`] and the [`secrets`]. Both rungs are made of it.
 //! - [`bubblewrap`], [`landlock`] and [`seccomp`] build the walls; [`restricted`] starts a command behind them.
 //! - [`limits`] bounds what a command may use up.
-//! - [`protected`] takes back what no wall can prevent: programs planted in a repository for git to run.
+//! - [`protected`] takes back what no wall can prevent: programs planted in a repository for git to run. Repositories are
+//!   found by [`directories`].
 
 #[cfg(target_os = "linux")]
 mod bubblewrap;
+mod directories;
 mod ladder;
 #[cfg(target_os = "linux")]
 mod landlock;
@@ -32,6 +34,7 @@ use std::process::Stdio;
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use tokio::process::Command;
 
+pub(crate) use directories::Directories;
 pub use ladder::{Ladder, Rung};
 pub use limits::ResourceLimits;
 pub(crate) use protected::Protected;

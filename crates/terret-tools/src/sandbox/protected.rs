@@ -3,7 +3,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::directories::{Directories, is_git};
 use crate::workspace::{Located, Target, Workspace, rename_beneath};
 
 /// The git repositories of a workspace, and what in them makes git run programs, as it was before a command. Likewise
@@ -15,6 +17,7 @@ use crate::workspace::{Located, Target, Workspace, rename_beneath};
 #[derive(Debug)]
 pub(crate) struct Protected {
     workspace: Workspace,
+    directories: Arc<Directories>,
     before: BTreeMap<PathBuf, Programs>,
 }
 
@@ -38,8 +41,9 @@ const MAX_BYTES: u64 = 1 << 20;
 
 impl Protected {
     /// Finds them. Blocks.
-    pub(crate) fn look(workspace: &Workspace) -> Self {
-        Self { workspace: workspace.clone(), before: look(workspace) }
+    pub(crate) fn look(workspace: &Workspace, directories: &Arc<Directories>) -> Self {
+        let before = look(workspace, directories);
+        Self { workspace: workspace.clone(), directories: Arc::clone(directories), before }
     }
 
     /// Each `.git`, at whatever depth, and what else must stay as it is.
@@ -49,7 +53,7 @@ impl Protected {
 
     /// Undoes what must not stay, and says what that was. Blocks.
     pub(crate) fn undo(self) -> Vec<String> {
-        let after = look(&self.workspace);
+        let after = look(&self.workspace, &self.directories);
         let gone: Vec<&Programs> =
             self.before.iter().filter(|(path, _)| !after.contains_key(*path)).map(|(_, programs)| programs).collect();
         let mut notes = Vec::new();
@@ -115,37 +119,24 @@ impl Protected {
     }
 }
 
-fn look(workspace: &Workspace) -> BTreeMap<PathBuf, Programs> {
+fn look(workspace: &Workspace, directories: &Directories) -> BTreeMap<PathBuf, Programs> {
     let mut found = BTreeMap::new();
-    if workspace.may_write() {
-        for path in workspace.extra_read_only().filter(|path| path.symlink_metadata().is_ok()) {
-            found.insert(path.clone(), files(path, true));
-        }
-        let mut directories = vec![workspace.root().to_owned()];
-        // A permission for a repository itself is a permission to change it.
-        directories.extend(workspace.extra_writable().filter(|path| !path.iter().any(is_git)).cloned());
-        while let Some(directory) = directories.pop() {
-            for entry in fs::read_dir(&directory).into_iter().flatten().filter_map(Result::ok) {
-                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                if is_git(entry.file_name()) {
-                    let path = entry.path();
-                    if !workspace
-                        .extra_writable()
-                        .any(|writable| path.starts_with(writable) || writable.starts_with(&path))
-                    {
-                        found.insert(path.clone(), files(&path, false));
-                    }
-                } else if is_directory {
-                    directories.push(entry.path());
-                }
-            }
+    if !workspace.may_write() {
+        return found;
+    }
+    for path in workspace.extra_read_only().filter(|path| path.symlink_metadata().is_ok()) {
+        found.insert(path.clone(), files(path, true));
+    }
+    // A permission for a repository itself, or for something in it, is a permission to change it.
+    let permitted: Vec<&PathBuf> = workspace.extra_writable().filter(|path| path.iter().any(is_git)).collect();
+    let roots = workspace.extra_writable().filter(|path| !permitted.contains(path));
+    for path in directories.repositories(std::iter::once(workspace.root()).chain(roots.map(PathBuf::as_path))) {
+        if !permitted.iter().any(|permitted| path.starts_with(permitted) || permitted.starts_with(&path)) {
+            let programs = files(&path, false);
+            found.insert(path, programs);
         }
     }
     found
-}
-
-fn is_git(name: impl AsRef<OsStr>) -> bool {
-    name.as_ref().eq_ignore_ascii_case(".git")
 }
 
 /// All files of a directory, or what in a repository makes git run programs: its settings and hooks, those of its

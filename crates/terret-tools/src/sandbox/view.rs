@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::secrets::{home_directory, is_home, secrets};
@@ -23,8 +24,11 @@ pub(crate) struct View {
     pub(super) network: bool,
 }
 
+/// What is empty at first, or a command's own.
+pub(super) const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
+
 /// The directories of a system that hold programs and their settings.
-const SYSTEM: &str = "/bin /etc /gnu /lib /lib32 /lib64 /libx32 /nix /opt /sbin /snap /sys /usr /run/current-system \
+const SYSTEM: &str = "/bin /etc /gnu /lib /lib32 /lib64 /libx32 /nix /opt /sbin /snap /sys/devices/system /sys/kernel/mm /usr /run/current-system \
     /run/opengl-driver /run/systemd/resolve /run/resolvconf /var/lib/dpkg /var/lib/rpm /var/lib/pacman \
     /var/cache/fontconfig /var/cache/ldconfig";
 
@@ -61,6 +65,7 @@ impl View {
         let mut readable: Vec<PathBuf> = SYSTEM.split_ascii_whitespace().map(PathBuf::from).collect();
         readable.extend(home.iter().flat_map(|home| OF_HOME.split_ascii_whitespace().map(|name| home.join(name))));
         readable.extend(programs(variables, home.as_deref()));
+        readable.extend(enclosing_repository(workspace.root(), home.as_deref()));
         readable.extend(workspace.extra_readable().cloned());
         let mut writable = Vec::new();
         if workspace.may_write() {
@@ -76,14 +81,20 @@ impl View {
         let hidden = secrets(home.as_deref()).into_iter().chain(workspace.hidden().cloned());
         let hidden = hidden.filter(|hidden| !own.contains(hidden));
         let read_only = protected.iter().filter(|path| !explicit.iter().any(|explicit| explicit.starts_with(path)));
-        let (readable, writable) = (existing(readable), existing(writable));
+        let writable = existing(writable);
+        let mut readable = existing(readable);
+        // What may be written may be read.
+        readable.retain(|path| !writable.iter().any(|writable| path.starts_with(writable)));
         // Elsewhere there is nothing to be hidden.
         let is_seen = |path: &PathBuf| readable.iter().chain(&writable).any(|seen| path.starts_with(seen));
+        let hidden: Vec<PathBuf> = existing(hidden).into_iter().filter(is_seen).collect();
+        let covers = home.iter().chain(&writable).chain(&hidden).map(PathBuf::as_path).chain(TEMPORARY.map(Path::new));
+        let covers: Vec<&Path> = covers.collect();
         Self {
             directory: workspace.root().to_owned(),
             read_only: existing(read_only.cloned()),
-            hidden: existing(hidden).into_iter().filter(is_seen).collect(),
-            readable,
+            readable: outermost(&readable, &covers),
+            hidden,
             writable,
             home,
             scratch: scratch.to_owned(),
@@ -106,6 +117,15 @@ impl View {
     }
 }
 
+/// The repository that a workspace is a part of, without which git and build tools find nothing there. Neither a home nor
+/// what belongs to somebody else counts.
+fn enclosing_repository(root: &Path, home: Option<&Path>) -> Option<PathBuf> {
+    let owner = |path: &Path| path.metadata().ok().map(|metadata| metadata.uid());
+    let around = root.ancestors().take_while(|path| is_home(path) && owner(path) == owner(root));
+    let mut around = around.filter(|path| !home.is_some_and(|home| home.starts_with(path)));
+    around.find(|path| path.join(".git").exists()).map(Path::to_owned)
+}
+
 /// Where the programs of a search path live, and what their variables name. A home itself is never among it.
 fn programs(variables: &BTreeMap<OsString, OsString>, home: Option<&Path>) -> Vec<PathBuf> {
     let variable = |name: &str| variables.get(OsStr::new(name)).map(PathBuf::from);
@@ -121,6 +141,15 @@ fn programs(variables: &BTreeMap<OsString, OsString>, home: Option<&Path>) -> Ve
     });
     let named = VARIABLES.split_ascii_whitespace().map(variable);
     path.chain(named).flatten().filter(is_narrow).collect()
+}
+
+/// Those of some directories that don't come with another one, where nothing else covers them there.
+fn outermost(paths: &[PathBuf], covers: &[&Path]) -> Vec<PathBuf> {
+    let comes_with = |path: &PathBuf, other: &PathBuf| {
+        let is_covered = |cover: &&Path| cover.starts_with(other) && path.starts_with(cover);
+        path != other && path.starts_with(other) && !covers.iter().any(is_covered)
+    };
+    paths.iter().filter(|path| !paths.iter().any(|other| comes_with(path, other))).cloned().collect()
 }
 
 /// Those that exist, each once; what is a link, by where it leads, too.

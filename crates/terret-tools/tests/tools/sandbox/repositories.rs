@@ -134,3 +134,21 @@ async fn a_hook_of_the_person_s_is_put_back_as_it_was() {
         }
     }
 }
+
+#[tokio::test]
+async fn in_a_folder_of_a_repository_git_works_and_the_rest_of_it_is_only_read() {
+    for level in levels() {
+        let arena = Arena::with(Some(level), |_, _, around| {
+            std::fs::create_dir_all(around.join("repository/folder")).unwrap();
+            terret_tools::Workspace::new(around.join("repository/folder")).unwrap()
+        });
+        let arena = arena.file("../repository/other/file", "text");
+        git(&arena.path("repository"), &["init", "-q"]);
+        git(&arena.path("repository"), &["add", "other"]);
+        git(&arena.path("repository"), &["commit", "-q", "-m", "message"]);
+        assert_eq!(arena.run("git log --format=%s && cat ../other/file").await.text, "message\ntext");
+        assert!(arena.run("echo evil > ../other/file").await.is_error);
+        assert!(arena.run("git config core.fsmonitor evil").await.is_error);
+        assert_eq!(arena.run("echo text > file && cat file").await.text, "text");
+    }
+}

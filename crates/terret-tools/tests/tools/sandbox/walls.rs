@@ -47,7 +47,9 @@ async fn programs_outside_get_no_signals() {
     let mut victim = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     for level in control_and_levels() {
         let answer = Arena::new(level).run(&format!("kill -0 {} && echo reached", victim.id())).await;
-        let gap = Ladder::probe().rungs.iter().any(|rung| Some(rung.level) == level && !rung.gaps.is_empty());
+        let rungs = Ladder::probe().rungs;
+        let mut gaps = rungs.iter().filter(|rung| Some(rung.level) == level).flat_map(|rung| &rung.gaps);
+        let gap = gaps.any(|gap| gap.contains("signals"));
         if gap {
             eprintln!("SKIPPED on {level:?}: this kernel can't");
             continue;
