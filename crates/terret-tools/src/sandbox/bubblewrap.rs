@@ -53,12 +53,10 @@ impl Bubblewrap {
     }
 }
 
-/// Where `bwrap` is: in the system's own directories rather than in the search path.
+/// Where `bwrap` is: in the system's own directories. The search path may name some that a command can write to.
 pub(super) fn program() -> Option<PathBuf> {
-    let usual = ["/usr/bin", "/usr/local/bin", "/run/current-system/sw/bin"].map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::split_paths(&path).filter(|directory| directory.is_absolute());
-    usual.into_iter().chain(path).map(|directory| directory.join("bwrap")).find(|program| program.is_file())
+    let directories = ["/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin"];
+    directories.into_iter().map(|directory| Path::new(directory).join("bwrap")).find(|program| program.is_file())
 }
 
 fn arguments(view: &View) -> Vec<OsString> {
@@ -100,6 +98,8 @@ fn arguments(view: &View) -> Vec<OsString> {
             Mount::Nothing => push(arguments, ["--ro-bind".as_ref(), "/dev/null".as_ref(), path]),
         }
     }
+    // What stands in `/proc/sys` asks for the number of the user, and not for capabilities: root could write it.
+    push(&mut arguments, ["--remount-ro".as_ref(), Path::new("/proc")]);
     push(&mut arguments, ["--remount-ro".as_ref(), Path::new("/"), "--chdir".as_ref(), &view.directory]);
     arguments
 }

@@ -58,9 +58,31 @@ const REFUSED: &[i64] = &[
     libc::SYS_vhangup,
 ];
 
-/// Looking into other processes. In a process namespace there are none but the command's own.
-const REFUSED_BESIDE_OTHERS: &[i64] =
-    &[libc::SYS_kcmp, libc::SYS_pidfd_getfd, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_ptrace];
+/// Looking into other processes, and memory that is shared by names. In namespaces there are none but the command's own.
+const REFUSED_BESIDE_OTHERS: &[i64] = &[
+    libc::SYS_kcmp,
+    libc::SYS_mq_open,
+    libc::SYS_msgget,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_process_madvise,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_semget,
+    libc::SYS_shmget,
+];
+
+/// Calls that change how another process runs, and the place of its number among the arguments. For the caller itself it
+/// is 0.
+const REFUSED_UPON_OTHERS: [(i64, u8); 7] = [
+    (libc::SYS_ioprio_set, 1),
+    (libc::SYS_prlimit64, 0),
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_setpriority, 1),
+];
 
 /// A bit in the numbers of the x32 calls of x86-64, which the same table serves.
 const X32: i64 = 0x4000_0000;
@@ -105,8 +127,13 @@ fn refuse(sockets: Sockets, more: &[i64]) -> io::Result<BpfProgram> {
     for call in REFUSED.iter().chain(more) {
         rules.insert(*call, vec![]);
     }
-    if !more.is_empty() && cfg!(target_arch = "x86_64") {
-        rules.extend(X32_BESIDE_OTHERS.map(|call| (call, vec![])));
+    if !more.is_empty() {
+        for (call, argument) in REFUSED_UPON_OTHERS {
+            rules.insert(call, vec![rule(&[(argument, Test::IsNot(0))])?]);
+        }
+        if cfg!(target_arch = "x86_64") {
+            rules.extend(X32_BESIDE_OTHERS.map(|call| (call, vec![])));
+        }
     }
     let namespaces = [
         libc::CLONE_NEWCGROUP,

@@ -85,9 +85,10 @@ impl View {
         let mut readable = existing(readable);
         // What may be written may be read.
         readable.retain(|path| !writable.iter().any(|writable| path.starts_with(writable)));
-        // Elsewhere there is nothing to be hidden.
+        // Elsewhere there is nothing to be hidden, and behind a link it is the target that must be.
         let is_seen = |path: &PathBuf| readable.iter().chain(&writable).any(|seen| path.starts_with(seen));
-        let hidden: Vec<PathBuf> = existing(hidden).into_iter().filter(is_seen).collect();
+        let hidden: Vec<PathBuf> =
+            existing(hidden).into_iter().filter(|path| is_seen(path) && !path.is_symlink()).collect();
         let covers = home.iter().chain(&writable).chain(&hidden).map(PathBuf::as_path).chain(TEMPORARY.map(Path::new));
         let covers: Vec<&Path> = covers.collect();
         Self {

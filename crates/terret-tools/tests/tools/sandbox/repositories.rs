@@ -152,3 +152,28 @@ async fn in_a_folder_of_a_repository_git_works_and_the_rest_of_it_is_only_read()
         assert_eq!(arena.run("echo text > file && cat file").await.text, "text");
     }
 }
+
+#[tokio::test]
+async fn a_repository_that_the_embedder_opens_can_be_committed_to() {
+    for level in levels() {
+        let arena = Arena::with(Some(level), |workspace, _, around| {
+            git(&around.join("project"), &["init", "-q"]);
+            workspace.writable(around.join("project/.git")).unwrap()
+        });
+        let commit = "echo text > file && git add file && git -c user.name=A -c user.email=a@b commit -q -m message";
+        assert_eq!(arena.run(&format!("{commit}; git log --format=%s")).await.text, "message", "on {level}");
+    }
+}
+
+#[tokio::test]
+async fn odd_repositories_keep_no_command_from_running() {
+    for level in levels() {
+        let arena = Arena::new(Some(level)).file("data/config", "").file("worktree/.git", "gitdir: /nowhere\n");
+        std::os::unix::fs::symlink("data", arena.path("project/.git")).unwrap();
+        std::fs::create_dir(arena.path("project/dangling")).unwrap();
+        std::os::unix::fs::symlink("nowhere", arena.path("project/dangling/.git")).unwrap();
+        std::fs::create_dir_all(arena.path("project/GIT/.GIT")).unwrap();
+        let answer = arena.run("echo text > file && cat file").await;
+        assert_eq!(answer.text, "text", "on {level}");
+    }
+}

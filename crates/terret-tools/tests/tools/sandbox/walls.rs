@@ -43,6 +43,51 @@ async fn new_namespaces_and_mounts_are_refused() {
 }
 
 #[tokio::test]
+async fn settings_of_the_kernel_stay_as_they_are() {
+    let settings = ["kernel/core_pattern", "vm/swappiness", "kernel/pid_max"];
+    for level in control_and_levels() {
+        for setting in settings {
+            // Writes what is there already.
+            let answer =
+                Arena::new(level).run(&format!("cat /proc/sys/{setting} > s && cat s > /proc/sys/{setting}")).await;
+            if level.is_none() && answer.is_error {
+                eprintln!("SKIPPED the control: {setting} can't be written here anyway");
+            }
+            assert!(answer.is_error || level.is_none(), "{setting} on {level:?}: {}", answer.text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn programs_outside_are_not_hampered() {
+    let mut victim = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let id = victim.id();
+    let attacks =
+        [format!("prlimit --pid {id} --nofile=64:64"), format!("taskset -p 1 {id}"), format!("renice 19 {id}")];
+    for level in control_and_levels() {
+        for command in &attacks {
+            let answer = Arena::new(level).run(command).await;
+            assert_eq!(answer.is_error, level.is_some(), "{command} on {level:?}: {}", answer.text);
+        }
+    }
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+}
+
+#[tokio::test]
+async fn terminals_of_others_are_out_of_reach() {
+    use std::os::fd::AsFd as _;
+    let controller = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY).unwrap();
+    rustix::pty::grantpt(controller.as_fd()).unwrap();
+    rustix::pty::unlockpt(controller.as_fd()).unwrap();
+    let terminal = rustix::pty::ptsname(controller.as_fd(), Vec::new()).unwrap().into_string().unwrap();
+    for level in control_and_levels() {
+        let answer = Arena::new(level).run(&format!("echo evil > {terminal}")).await;
+        assert_eq!(answer.is_error, level.is_some(), "on {level:?}: {}", answer.text);
+    }
+}
+
+#[tokio::test]
 async fn programs_outside_get_no_signals() {
     let mut victim = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     for level in control_and_levels() {
