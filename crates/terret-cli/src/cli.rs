@@ -11,6 +11,7 @@ use terret::llm::{Money, hosts};
 
 use crate::commands::auth::Auth;
 use crate::commands::config as config_command;
+use crate::commands::doctor::Doctor;
 use crate::commands::generated::{Completions, Man};
 use crate::commands::models::Models;
 use crate::commands::prompt::Prompt;
@@ -48,10 +49,10 @@ Examples:
   terret sessions list
 
 Exit codes:
-  0 completed         4 configuration          130 interrupted
-  1 the run failed    6 out of budget          143 terminated
-  2 usage             7 provider or network
-  3 authentication    8 not of the output schema";
+  0 completed         4 configuration          7 provider or network
+  1 the run failed    5 permission, such as    8 not of the output schema
+  2 usage               without a sandbox      130 interrupted
+  3 authentication    6 out of budget          143 terminated";
 
 /// Who can be asked, and what has to be set for it.
 fn providers() -> String {
@@ -90,6 +91,8 @@ pub(crate) enum Command {
     Trust(Trust),
     Completions(Completions),
     Man(Man),
+    /// Say what works on this machine: the sandbox, keys, sessions, model servers
+    Doctor(Doctor),
     /// Look at what goes over the wire, to debug a provider
     #[command(subcommand)]
     Wire(Wire),
@@ -150,6 +153,12 @@ pub(crate) struct RunArgs {
     /// What the agent may do without a question
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) permission_mode: PermissionMode,
+    /// Let commands in the sandbox reach the network
+    #[arg(long)]
+    pub(crate) network: bool,
+    /// Let tools write in this folder, too; several times for several
+    #[arg(long, value_name = "DIR")]
+    pub(crate) add_dir: Vec<PathBuf>,
     /// The tools to offer, separated by commas: read, bash, edit, write, grep, find, ls; all of them without this
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) tools: Option<Vec<String>>,
@@ -297,9 +306,11 @@ pub(crate) enum OutputFormat {
 pub(crate) enum PermissionMode {
     /// Look at files, but neither write nor run anything
     ReadOnly,
-    /// Write files in the folder and run commands (which are not sandboxed yet)
+    /// Write files in the folder, and run commands in a sandbox; without one that works, don't start
     #[default]
     Workspace,
+    /// Write files anywhere, and run commands with all rights of yours, without a sandbox
+    Full,
 }
 
 pub(crate) fn session_id(text: &str) -> Result<String, String> {

@@ -16,6 +16,7 @@ pub(crate) enum Exit {
     Usage = 2,
     Authentication = 3,
     Configuration = 4,
+    Permission = 5,
     OutOfBudget = 6,
     Provider = 7,
     OutputSchema = 8,

@@ -14,6 +14,7 @@ mod output_schema;
 mod places;
 mod project;
 mod prompt;
+mod sandbox;
 mod session;
 mod signals;
 mod trust;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         },
         Some(Command::Models(args)) => commands::models::run(&args),
         Some(Command::Prompt(command)) => commands::prompt::run(command),
+        Some(Command::Doctor(args)) => commands::doctor::run(&args),
         Some(Command::Sessions(sessions)) => commands::sessions::run(sessions),
         Some(Command::Trust(args)) => commands::trust::run(&args),
         Some(Command::Wire(wire)) => commands::wire::run(wire),

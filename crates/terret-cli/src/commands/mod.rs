@@ -3,6 +3,7 @@
 pub(crate) mod auth;
 pub(crate) mod config;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod generated;
 pub(crate) mod models;
 pub(crate) mod prompt;

@@ -11,7 +11,7 @@ use terret::agent::machine::{Limits, Verdict};
 use terret::agent::{Agent, EffectClass, Event, Run, SharedTool};
 use terret::llm::{Options, ToolCall, ToolSpec};
 use terret::store::Setup;
-use terret::tools::{BashOptions, Workspace, workspace_tools};
+use terret::tools::{Workspace, workspace_tools};
 
 use crate::cli::{OutputFormat, PermissionMode, RunArgs};
 use crate::config::Config;
@@ -21,6 +21,7 @@ use crate::model;
 use crate::output::{self, Output, Start, complain};
 use crate::output_schema::{Bare, Expected};
 use crate::prompt;
+use crate::sandbox;
 use crate::session::{self, Chosen, Interrupted, Opened};
 use crate::signals::Signals;
 
@@ -212,11 +213,10 @@ pub(crate) struct Equipment {
 }
 
 pub(crate) fn equip(args: &RunArgs, folder: &Path) -> Result<Equipment, Problem> {
-    let workspace = Workspace::new(folder)
-        .map_err(|error| Problem::usage(format!("can't work in {}: {error}", folder.display())))?;
+    let (workspace, bash) = sandbox::workspace(args, folder)?;
     let context = Context::load(folder, &args.context_files, !args.no_skills)?;
     context.tell();
-    let mut tools = workspace_tools(&workspace, BashOptions::default());
+    let mut tools = workspace_tools(&workspace, bash);
     tools.extend(context.skills.tool());
     let tools = pick(tools, args.tools.as_deref())?;
     let expected = args.output_schema.as_deref().map(Expected::load).transpose()?;
@@ -241,6 +241,7 @@ async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
     let model::Chosen { model, effort } = model::choose(&mut asked, args.api_key_file.as_deref(), config).await?;
     let setup = Setup { folder: Some(folder.display().to_string()), ..model::without_secrets(&asked) };
     let Equipment { system, tools, context, expected, workspace } = equip(args, folder)?;
+    sandbox::require(args, &tools)?;
     let mut options = Options::default();
     options.effort = effort;
     options.max_output_tokens = args.max_output_tokens.map(Into::into);

@@ -19,6 +19,8 @@ mod prompt;
 mod recorded;
 mod resume;
 mod runs;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod schema;
 mod server;
 mod servers;
