@@ -16,8 +16,10 @@ pub(crate) enum Exit {
     Usage = 2,
     Authentication = 3,
     Configuration = 4,
+    Permission = 5,
     OutOfBudget = 6,
     Provider = 7,
+    OutputSchema = 8,
     Interrupted = 130,
     Terminated = 143,
 }
@@ -37,6 +39,8 @@ impl Exit {
         match outcome {
             Outcome::Completed => Exit::Completed,
             Outcome::Failed { failure: Failure::Model(error) } => Exit::of_model(error),
+            // Nothing but the output schema objects to a reply.
+            Outcome::Failed { failure: Failure::Objected(_) } => Exit::OutputSchema,
             Outcome::OutOfBudget { .. } => Exit::OutOfBudget,
             Outcome::Cancelled { reason, .. } if reason == signals::TERMINATED => Exit::Terminated,
             Outcome::Cancelled { reason, .. } if reason == signals::INTERRUPTED => Exit::Interrupted,
@@ -44,7 +48,8 @@ impl Exit {
         }
     }
 
-    fn of_model(error: &ModelError) -> Self {
+    /// What it means for the program that a model can't be asked.
+    pub(crate) fn of_model(error: &ModelError) -> Self {
         match error.kind {
             ErrorKind::Auth | ErrorKind::Permission => Exit::Authentication,
             ErrorKind::Refused | ErrorKind::Aborted => Exit::RunFailed,

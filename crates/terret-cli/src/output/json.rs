@@ -276,7 +276,7 @@ impl ErrorLine {
             Failure::Protocol(_) => plain("protocol"),
             Failure::Refused => plain("refused"),
             Failure::Compaction(_) => plain("compaction"),
-            Failure::Objected(_) => plain("objected"),
+            Failure::Objected(_) => plain("output_schema"),
             Failure::Hook { .. } => plain("hook"),
             Failure::Lost => plain("lost"),
             Failure::Journal(_) => plain("journal"),
