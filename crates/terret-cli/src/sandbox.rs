@@ -7,7 +7,6 @@ use terret::tools::{BashOptions, Ladder, Profile, Workspace};
 
 use crate::cli::{PermissionMode, RunArgs};
 use crate::exit::{Exit, Problem};
-use crate::places;
 
 /// The workspace of a run, and how its commands are run.
 pub(crate) fn workspace(args: &RunArgs, folder: &Path) -> Result<(Workspace, BashOptions), Problem> {
@@ -26,9 +25,6 @@ pub(crate) fn workspace(args: &RunArgs, folder: &Path) -> Result<(Workspace, Bas
     }
     // Settings of a project are for its people to change.
     workspace = workspace.read_only(folder.join(".terret")).map_err(problem)?;
-    if let Ok(sessions) = places::sessions() {
-        workspace = workspace.hide(sessions).map_err(problem)?;
-    }
     let mut options = BashOptions::default();
     options.network = args.network;
     Ok((workspace, options))
