@@ -73,7 +73,7 @@ fn waiting() {
         let asking = adding(Counting { turns: 1, ..Counting::new() }).gate(ask).build().unwrap();
         let (waiting, _runs) = memory_of_each(async || {
             let mut run = asking.prompt("Count.");
-            while !matches!(run.next().await, Some(Event::Asked { .. })) {}
+            while !matches!(run.next().await, Some(Event::Asked(_))) {}
             run
         })
         .await;

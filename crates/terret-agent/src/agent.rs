@@ -1,29 +1,22 @@
-//! What the embedder holds: an agent, its sessions, and their runs.
-
 use std::num::NonZeroU32;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_core::Stream;
-use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use terret_llm::{Content, Expected, Model, Options, OutputSchema, Transcript, UserMessage};
-use tokio::sync::{Mutex, mpsc, oneshot};
-use tracing::Instrument as _;
+use terret_llm::{Model, Options, OutputSchema};
 
 use crate::budget::SharedBudget;
 use crate::compaction::{ModelSummary, Summarize};
-use crate::driver::{Cancel, Driver, Log, Reins, now, trace};
-use crate::event::{Event, Events, Publisher, Report, Subscriber};
+use crate::driver::Log;
 use crate::gate::{AllowAll, Gate};
 use crate::hooks::{HookList, Hooks};
 use crate::journal::{Journal, JournalError, MemoryJournal, Resumed, SessionId};
-use crate::limit::Spill;
-use crate::machine::{Answer, Input, Limits, Prompt, QueueKind, RunId, Task};
-use crate::review::{Reviewer, TypedRun};
+use crate::limit::{Room, Spill};
+use crate::machine::Limits;
+use crate::review::TypedRun;
+use crate::run::Run;
+use crate::session::{Session, UserPrompt};
 use crate::tool::{SharedTool, Tool, ToolSet, ToolSetError};
 
 /// A model with tools, rules and limits. Immutable, and cheap to clone.
@@ -40,7 +33,7 @@ pub(crate) struct Parts {
     pub(crate) limits: Limits,
     pub(crate) options: Options,
     pub(crate) grace: Duration,
-    pub(crate) output_limit: usize,
+    pub(crate) room: Room,
     pub(crate) spill: Option<Arc<dyn Spill>>,
     pub(crate) tool_time_limit: Option<Duration>,
     pub(crate) hooks: HookList,
@@ -81,7 +74,7 @@ impl Agent {
                 limits: Limits::default(),
                 options: Options::default(),
                 grace: Duration::from_secs(2),
-                output_limit: 256 * 1024,
+                room: Room::default(),
                 spill: None,
                 tool_time_limit: None,
                 hooks: HookList::default(),
@@ -109,7 +102,7 @@ impl Agent {
     pub async fn open(&self, journal: Arc<dyn Journal>, id: SessionId) -> Result<Session, JournalError> {
         let ownership = journal.own(&id).await?;
         let Resumed { state, records } = journal.resume(&id).await?;
-        let log = Log { state, records, _ownership: ownership };
+        let log = Log { state, records, stale: false, _ownership: ownership };
         Ok(Session::new(self.clone(), journal, id, log))
     }
 
@@ -132,7 +125,7 @@ impl Agent {
     }
 
     /// The same agent, which asks for a final reply of this schema.
-    fn expecting(&self, schema: &OutputSchema) -> Self {
+    pub(crate) fn expecting(&self, schema: &OutputSchema) -> Self {
         let mut parts = (*self.0).clone();
         if parts.models.iter().all(|model| schema.is_supported_by(model.spec(), parts.tools.specs())) {
             parts.options.output_schema = Some(schema.clone());
@@ -253,9 +246,10 @@ impl AgentBuilder {
     }
 
     /// How many bytes of text one result may have for the model; 256 KiB by default. The middle of a longer one is
-    /// left out, and that is said in its place.
+    /// left out, and that is said in its place. (Of pictures, a result may have 16 MiB in base64; of details for people,
+    /// 4 MiB.)
     pub fn output_limit(mut self, bytes: usize) -> Self {
-        self.parts.output_limit = bytes;
+        self.parts.room.text = bytes;
         self
     }
 
@@ -281,239 +275,6 @@ impl AgentBuilder {
     }
 }
 
-/// A durable conversation. Runs append to it, one at a time.
-#[derive(Clone)]
-pub struct Session {
-    agent: Agent,
-    journal: Arc<dyn Journal>,
-    id: SessionId,
-    log: Arc<Mutex<Log>>,
-}
-
-impl Session {
-    fn new(agent: Agent, journal: Arc<dyn Journal>, id: SessionId, log: Log) -> Self {
-        Self { agent, journal, id, log: Arc::new(Mutex::new(log)) }
-    }
-
-    /// Its name.
-    pub fn id(&self) -> &SessionId {
-        &self.id
-    }
-
-    /// Starts a run. It waits for a run of this session that hasn't ended. Needs a tokio runtime.
-    pub fn prompt(&self, prompt: impl Into<UserPrompt>) -> Run {
-        self.start(Some(prompt.into()), Task::Answer, Reviewer::default())
-    }
-
-    /// Starts a run whose final reply is a `T`. A reply that is none goes back to the model with what is wrong with it,
-    /// [`Limits::objections`] times; then the run fails.
-    ///
-    /// Providers that can are held to the schema of `T` ([`OutputSchema::of`]); all models are told it.
-    pub fn run<T: JsonSchema + DeserializeOwned + 'static>(&self, prompt: impl Into<UserPrompt>) -> TypedRun<T> {
-        let expected = Expected::<T>::new();
-        let session = Self { agent: self.agent.expecting(expected.schema()), ..self.clone() };
-        let run = session.start(Some(prompt.into()), Task::AnswerReviewed, Reviewer::of(expected.clone()));
-        TypedRun::new(run, expected)
-    }
-
-    /// Lets the model go on from what stands in the transcript, without saying anything: finishes a run that a crash
-    /// interrupted, or starts one.
-    pub fn go_on(&self) -> Run {
-        self.start(None, Task::Answer, Reviewer::default())
-    }
-
-    /// Summarises the older part of the transcript, now. The full messages stay in the journal.
-    pub fn compact(&self) -> Run {
-        self.start(None, Task::Compact, Reviewer::default())
-    }
-
-    /// The messages so far. Waits for a run that hasn't ended.
-    pub async fn transcript(&self) -> Transcript {
-        self.log.lock().await.state.transcript().clone()
-    }
-
-    /// The run that a crash interrupted, if there is one: [`go_on`](Self::go_on) finishes it. Waits for a run that hasn't
-    /// ended.
-    pub async fn interrupted(&self) -> Option<RunId> {
-        self.log.lock().await.state.run().map(|run| run.id.clone())
-    }
-
-    fn start(&self, message: Option<UserPrompt>, task: Task, reviewer: Reviewer) -> Run {
-        let run = RunId(uuid::Uuid::now_v7().to_string());
-        let message = message.map(UserPrompt::now);
-        let parts = &self.agent.0;
-        let (limits, tools) = (parts.limits, parts.tools.facts().clone());
-        let models = u32::try_from(parts.models.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
-        let task = if task == Task::Answer && !parts.hooks.0.is_empty() { Task::AnswerReviewed } else { task };
-        let prompt = Prompt { run, message, limits, tools, models, task, exceeded: None };
-        let (commands, inbox) = mpsc::unbounded_channel();
-        let (done, report) = oneshot::channel();
-        let publisher = Publisher::default();
-        let subscriber = publisher.subscriber();
-        let events = subscriber.subscribe();
-        let cancel = Cancel::default();
-        let handle = RunHandle { commands, cancel: cancel.clone(), subscriber };
-        let session = self.clone();
-        let span = trace::run(&self.id, self.agent.model().spec());
-        let reins = Reins { publisher, inbox, cancel, reviewer };
-        // Takes its place in the line now, and not when its task has its first turn.
-        let mut turn = Box::pin(self.log.clone().lock_owned());
-        let first = (&mut turn).now_or_never();
-        let running = async move {
-            let log = match first {
-                Some(log) => log,
-                None => turn.await,
-            };
-            let report =
-                Driver::new(session.agent, session.journal, session.id, log, reins).run(Box::new(prompt)).await;
-            trace::run_ended(&tracing::Span::current(), &report);
-            let _ = done.send(report);
-        };
-        tokio::spawn(running.instrument(span));
-        Run { events, handle, report: Some(report) }
-    }
-}
-
-/// What a user says: text, or text and images.
-#[derive(Clone, Debug, PartialEq)]
-pub struct UserPrompt(pub Vec<Content>);
-
-impl UserPrompt {
-    fn now(self) -> UserMessage {
-        UserMessage { content: self.0, timestamp: now() }
-    }
-}
-
-impl From<&str> for UserPrompt {
-    fn from(text: &str) -> Self {
-        Self(vec![Content::text(text)])
-    }
-}
-
-impl From<String> for UserPrompt {
-    fn from(text: String) -> Self {
-        Self(vec![Content::text(text)])
-    }
-}
-
-impl From<Vec<Content>> for UserPrompt {
-    fn from(content: Vec<Content>) -> Self {
-        Self(content)
-    }
-}
-
-/// A run in progress: a stream of its events. Dropping it cancels the run.
-#[derive(Debug)]
-pub struct Run {
-    events: Events,
-    handle: RunHandle,
-    report: Option<oneshot::Receiver<Report>>,
-}
-
-impl Run {
-    /// The next event; `None` after [`Event::Ended`]. Cancel safe.
-    pub async fn next(&mut self) -> Option<Event> {
-        self.events.next().await
-    }
-
-    /// Waits for the end.
-    pub async fn report(mut self) -> Report {
-        let lost = Report::lost;
-        match self.report.take() {
-            Some(report) => report.await.unwrap_or_else(|_| lost()),
-            None => lost(),
-        }
-    }
-
-    /// Steers and cancels the run from elsewhere.
-    pub fn handle(&self) -> RunHandle {
-        self.handle.clone()
-    }
-}
-
-impl Stream for Run {
-    type Item = Event;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        Pin::new(&mut self.events).poll_next(cx)
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        self.handle.cancel("the run was dropped");
-    }
-}
-
-/// Steers and cancels a run. Cheap to clone; holding one doesn't keep the run alive.
-#[derive(Clone)]
-pub struct RunHandle {
-    commands: mpsc::UnboundedSender<Box<Input>>,
-    cancel: Cancel,
-    subscriber: Subscriber,
-}
-
-impl RunHandle {
-    /// Says something to the model before its next call. False if the run has ended.
-    pub fn steer(&self, prompt: impl Into<UserPrompt>) -> bool {
-        self.queue(QueueKind::Steering, prompt.into())
-    }
-
-    /// Says something to the model when it would otherwise be done. False if the run has ended.
-    pub fn follow_up(&self, prompt: impl Into<UserPrompt>) -> bool {
-        self.queue(QueueKind::FollowUp, prompt.into())
-    }
-
-    /// Says something to the model now: the model call and the tools are stopped, and the run goes on with this. What was
-    /// stopped half way is settled as after a crash, and the model is told. False if the run has ended.
-    pub fn interrupt(&self, prompt: impl Into<UserPrompt>) -> bool {
-        self.send(Input::Interrupt { message: prompt.into().now() })
-    }
-
-    /// Takes back a message that waits ([`Event::Queued`]); [`Event::Withdrawn`] hands it back. Nothing happens when it
-    /// has been delivered. False if the run has ended.
-    pub fn withdraw(&self, id: u64) -> bool {
-        self.send(Input::Withdraw { id })
-    }
-
-    /// Changes a message that waits; it keeps its place. Nothing happens when it has been delivered. False if the run has
-    /// ended.
-    pub fn requeue(&self, id: u64, prompt: impl Into<UserPrompt>) -> bool {
-        self.send(Input::Requeue { id, message: prompt.into().now() })
-    }
-
-    /// Answers a question ([`Event::Asked`]). An answer to another call, or to other arguments, changes nothing. False
-    /// if the run has ended.
-    pub fn answer(&self, call_id: impl Into<String>, digest: impl Into<String>, answer: Answer) -> bool {
-        let (call_id, digest) = (call_id.into(), digest.into());
-        self.send(Input::Answered { call_id, digest, answer })
-    }
-
-    /// Ends the run: the model call and the tools are stopped. The first reason counts.
-    pub fn cancel(&self, reason: impl Into<String>) {
-        self.cancel.request(reason.into());
-    }
-
-    /// Another reader of the run's events, from now on. What is in flight comes first ([`Event::Snapshot`]).
-    pub fn events(&self) -> Events {
-        self.subscriber.subscribe()
-    }
-
-    fn send(&self, input: Input) -> bool {
-        self.commands.send(Box::new(input)).is_ok()
-    }
-
-    fn queue(&self, kind: QueueKind, prompt: UserPrompt) -> bool {
-        self.send(Input::Queue { kind, message: prompt.now() })
-    }
-}
-
-impl std::fmt::Debug for RunHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("RunHandle")
-    }
-}
-
 impl std::fmt::Debug for Agent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Agent").field("tools", &self.0.tools).finish_non_exhaustive()
@@ -523,11 +284,5 @@ impl std::fmt::Debug for Agent {
 impl std::fmt::Debug for AgentBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("AgentBuilder")
-    }
-}
-
-impl std::fmt::Debug for Session {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("id", &self.id).finish_non_exhaustive()
     }
 }

@@ -64,13 +64,11 @@ pub enum Event {
     Withdrawn(Queued),
     /// A person has to decide about a call: [`RunHandle::answer`](crate::RunHandle::answer). The run waits, if need be
     /// over restarts.
-    Asked {
-        /// The call.
+    Asked(Question),
+    /// A person has let a call pass that was asked about.
+    Approved {
+        /// The call, with the arguments that the person has left it with.
         call: Arc<ToolCall>,
-        /// The question.
-        question: String,
-        /// To be named by the answer: it is for this call with these arguments.
-        digest: String,
     },
     /// A tool was started.
     ToolStarted {
@@ -96,11 +94,28 @@ pub enum Event {
     },
     /// Somebody has to say something now: what is running is being stopped, and the run goes on.
     Interrupted,
+    /// What was running has stopped after an interruption, and the run goes on.
+    Halted {
+        /// The ids of calls whose tools could not be stopped.
+        still_running: Vec<String>,
+    },
     /// The run ended.
     Ended(Report),
 }
 
-/// What is in flight: the reply so far, and the tools that run.
+/// A question about a call.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Question {
+    /// The call.
+    pub call: Arc<ToolCall>,
+    /// The question, for the person.
+    pub text: String,
+    /// To be named by the answer: it is for this call with these arguments.
+    pub digest: String,
+}
+
+/// What is in flight: the reply so far, the tools that run, and what waits for somebody.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -108,6 +123,10 @@ pub struct Snapshot {
     pub reply: Option<(Epoch, Vec<PartialBlock>)>,
     /// The calls whose tools are running, in the order in which they were started.
     pub running: Vec<Arc<ToolCall>>,
+    /// The questions that nobody has answered yet.
+    pub asked: Vec<Question>,
+    /// The user messages that wait for a safe point.
+    pub queue: Vec<Queued>,
 }
 
 /// A block of a reply that is still streaming.
@@ -131,16 +150,24 @@ pub struct Report {
     /// What it spent.
     pub spent: Spent,
     /// The text of the last reply, if the run completed.
-    pub text: Option<String>,
-    /// Messages that were queued and not delivered, handed back in order.
+    pub text: Option<Arc<str>>,
+    /// Messages that were queued and not delivered, handed back in order. Where the run can be gone on with because its
+    /// journal has failed, those that the journal has kept wait there.
     pub undelivered: Vec<Arc<Message>>,
+    /// The ids of calls whose tools could not be stopped and are still at work: they block their thread.
+    pub still_running: Vec<String>,
 }
 
 impl Report {
     /// Of a run whose task has come to an end before it.
     pub(crate) fn lost() -> Self {
-        let outcome = Outcome::Failed { failure: Failure::Lost };
-        Self { outcome, spent: Spent::default(), text: None, undelivered: Vec::new() }
+        Self::of(Outcome::Failed { failure: Failure::Lost })
+    }
+
+    /// Of a run that nothing is known of but its outcome.
+    pub(crate) fn of(outcome: Outcome) -> Self {
+        let spent = Spent::default();
+        Self { outcome, spent, text: None, undelivered: Vec::new(), still_running: Vec::new() }
     }
 }
 
@@ -296,14 +323,29 @@ impl Snapshot {
                     .for_each(|block| block.text.push_str(text));
             }
             Event::AttemptFailed { .. } => self.reply = None,
-            Event::Message(message) if matches!(**message, Message::Assistant(_)) => self.reply = None,
+            Event::Message(message) => match **message {
+                Message::Assistant(_) => self.reply = None,
+                // One that waited is the same message, not merely an equal one.
+                _ => self.queue.retain(|queued| !Arc::ptr_eq(&queued.message, message)),
+            },
+            Event::Queued(queued) => match self.queue.iter_mut().find(|waiting| waiting.id == queued.id) {
+                Some(waiting) => *waiting = queued.clone(),
+                None => self.queue.push(queued.clone()),
+            },
+            Event::Withdrawn(queued) => self.queue.retain(|waiting| waiting.id != queued.id),
+            Event::Asked(question) => self.asked.push(question.clone()),
+            Event::Approved { call } => self.asked.retain(|question| question.call.id != call.id),
             Event::ToolStarted { call } => self.running.push(call.clone()),
             Event::ToolEnded { result } => {
                 if let Message::ToolResult(result) = &**result {
                     self.running.retain(|call| call.id != result.tool_call_id);
+                    self.asked.retain(|question| question.call.id != result.tool_call_id);
                 }
             }
-            Event::Interrupted | Event::Cancelled { .. } | Event::Ended(_) => *self = Self::default(),
+            Event::Interrupted | Event::Cancelled { .. } => {
+                *self = Self { queue: std::mem::take(&mut self.queue), ..Self::default() };
+            }
+            Event::Ended(_) => *self = Self::default(),
             _ => {}
         }
     }

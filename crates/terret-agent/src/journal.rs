@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -17,13 +18,30 @@ pub struct SessionId(String);
 impl SessionId {
     /// A name that no other session has, sortable by time.
     pub fn new() -> Self {
-        Self(uuid::Uuid::now_v7().to_string())
+        Self(fresh_id())
     }
 
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// An id that nothing else has, sortable by time.
+pub(crate) fn fresh_id() -> String {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(_) => uuid::Uuid::now_v7(),
+        Err(_) => id_of_a_time_before_1970(),
+    }
+    .to_string()
+}
+
+/// A clock that has lost its time is no reason to panic, as `Uuid::now_v7` does.
+fn id_of_a_time_before_1970() -> uuid::Uuid {
+    // Of the version that has no time, the last ten bytes are random, but for the mark of its variant.
+    let random = uuid::Uuid::new_v4().into_bytes();
+    let random = random.last_chunk().copied().unwrap_or_default();
+    uuid::Builder::from_unix_timestamp_millis(0, &random).into_uuid()
 }
 
 impl Default for SessionId {
@@ -207,4 +225,17 @@ pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> State {
         apply(&mut state, record);
     }
     state
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_before_1970_makes_ids_that_are_unique_and_sort_before_all_others() {
+        let (first, second) = (id_of_a_time_before_1970(), id_of_a_time_before_1970());
+        assert_ne!(first, second);
+        assert_eq!(first.get_version(), Some(uuid::Version::SortRand));
+        assert!(first.to_string() < fresh_id());
+    }
 }

@@ -48,19 +48,23 @@ mod journal;
 mod limit;
 pub mod machine;
 mod review;
+mod run;
+mod session;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tool;
 
-pub use agent::{Agent, AgentBuilder, AgentError, Run, RunHandle, Session, UserPrompt};
+pub use agent::{Agent, AgentBuilder, AgentError};
 pub use budget::{SharedBudget, SharedLimits};
 pub use compaction::{ModelSummary, Summarize, Summary, SummaryFailed};
-pub use event::{Event, Events, PartialBlock, Report, Snapshot};
+pub use event::{Event, Events, PartialBlock, Question, Report, Snapshot};
 pub use gate::{AllowAll, Gate};
 pub use hooks::{HookError, Hooks, Review};
 pub use journal::{Journal, JournalError, MemoryJournal, Ownership, Resumed, SessionId, fold};
 pub use limit::Spill;
 pub use review::{Typed, TypedRun};
+pub use run::{Run, RunHandle};
+pub use session::{Session, UserPrompt};
 pub use tool::{
     EffectClass, FnTool, InvalidSchema, Progress, ProgressSender, Rejected, SharedTool, Tool, ToolContext, ToolError,
     ToolOutput, ToolSet, ToolSetError, tool,

@@ -5,7 +5,8 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use terret_llm::{Content, Text};
+use serde_json::json;
+use terret_llm::{Content, RawJson};
 
 use crate::tool::ToolOutput;
 
@@ -15,36 +16,69 @@ pub trait Spill: Send + Sync {
     fn keep<'a>(&'a self, call_id: &'a str, text: &'a str) -> BoxFuture<'a, std::io::Result<String>>;
 }
 
-/// Leaves out the middle of texts beyond `limit` bytes in all, and says so in its place: how much, and where it was kept.
-pub(crate) async fn limit(
-    mut output: ToolOutput,
-    limit: usize,
-    call_id: &str,
-    spill: Option<&dyn Spill>,
-) -> ToolOutput {
-    let mut room = limit;
-    for content in &mut output.content {
-        let Content::Text(Text { text, .. }) = content else { continue };
-        if text.len() <= room {
-            room -= text.len();
-            continue;
-        }
-        let kept = match spill {
-            None => String::new(),
-            Some(spill) => match kept(spill, call_id, text).await {
-                Ok(place) => format!("\n[All of it is in {place}]"),
-                Err(error) => format!("\n[It could not be kept whole: {error}]"),
-            },
-        };
-        *text = head_and_tail(text, room) + &kept;
-        room = 0;
-    }
-    output
+/// How much of a result there may be, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Text for the model.
+    pub(crate) text: usize,
+    /// Pictures for the model, as they are encoded.
+    pub(crate) images: usize,
+    /// Details for people.
+    pub(crate) details: usize,
 }
 
-async fn kept(spill: &dyn Spill, call_id: &str, text: &str) -> std::io::Result<String> {
+impl Default for Room {
+    fn default() -> Self {
+        Self { text: 256 * 1024, images: 16 * 1024 * 1024, details: 4 * 1024 * 1024 }
+    }
+}
+
+/// Leaves out what is beyond the limits, and says so in its place: how much it was, and where it was kept.
+///
+/// The texts of a result are one where they are too long together: its middle is left out.
+pub(crate) async fn limit(output: ToolOutput, room: Room, call_id: &str, spill: Option<&dyn Spill>) -> ToolOutput {
+    let ToolOutput { mut content, mut details, is_error } = output;
+    // A block takes room even if it is empty.
+    let length: usize = content.iter().filter_map(Content::as_text).map(|text| text.len() + 1).sum();
+    if length > room.text.saturating_add(1) {
+        let texts: Vec<&str> = content.iter().filter_map(Content::as_text).collect();
+        let whole = texts.join("\n");
+        let kept = kept(spill, call_id, &whole).await;
+        let mut shortened = Some(Content::text(head_and_tail(&whole, room.text) + &kept));
+        // In the place of the first one.
+        let place = |it: Content| if it.as_text().is_some() { shortened.take() } else { Some(it) };
+        content = content.into_iter().filter_map(place).collect();
+    }
+    let mut left = room.images;
+    for it in &mut content {
+        let Content::Image(image) = it else { continue };
+        match left.checked_sub(image.base64().len()) {
+            Some(less) => left = less,
+            None => {
+                *it = Content::text(format!(
+                    "[A picture ({}, {} bytes) is left out here: the pictures of a result may have {} bytes together]",
+                    image.media_type,
+                    image.base64().len(),
+                    room.images
+                ))
+            }
+        }
+    }
+    if let Some(text) = details.as_ref().map(RawJson::as_str).filter(|text| text.len() > room.details) {
+        let kept = kept(spill, &format!("{call_id}-details"), text).await;
+        details = RawJson::of(&json!({"leftOut": format!("{} bytes of details{kept}", text.len())})).ok();
+    }
+    ToolOutput { content, details, is_error }
+}
+
+/// Keeps a text whole, if somebody does, and says where.
+async fn kept(spill: Option<&dyn Spill>, call_id: &str, text: &str) -> String {
+    let Some(spill) = spill else { return String::new() };
     let kept = AssertUnwindSafe(async { spill.keep(call_id, text).await }).catch_unwind().await;
-    kept.unwrap_or_else(|_| Err(std::io::Error::other("who was to keep it panicked")))
+    match kept.unwrap_or_else(|_| Err(std::io::Error::other("who was to keep it panicked"))) {
+        Ok(place) => format!("\n[All of it is in {place}]"),
+        Err(error) => format!("\n[It could not be kept whole: {error}]"),
+    }
 }
 
 /// The beginning of a text of more than so many characters, and how long it is.
@@ -82,7 +116,7 @@ mod tests {
     }
 
     async fn limited(text: &str, room: usize, id: &str, spill: Option<&dyn Spill>) -> String {
-        let output = limit(ToolOutput::text(text), room, id, spill).await;
+        let output = limit(ToolOutput::text(text), Room { text: room, ..Room::default() }, id, spill).await;
         output.content[0].as_text().unwrap().to_owned()
     }
 

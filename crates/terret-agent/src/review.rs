@@ -6,9 +6,10 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use terret_llm::{AssistantMessage, Expected};
 
-use crate::agent::{Run, RunHandle};
 use crate::event::{Event, Report};
 use crate::hooks::Review;
+use crate::run::{Run, RunHandle};
+use crate::tool::{explained, violations};
 
 /// A run whose final reply is a value of type `T`. Dropping it cancels the run.
 #[derive(Debug)]
@@ -57,19 +58,31 @@ impl<T: JsonSchema + DeserializeOwned> TypedRun<T> {
 #[derive(Clone, Default)]
 pub(crate) struct Reviewer(Option<Arc<Look>>);
 
+const WANTED: &str = "Your reply is not the JSON value that is wanted. Reply again, with nothing but a JSON value of the \
+                      schema that you were given. What is wrong:";
+
 type Look = dyn Fn(&AssistantMessage) -> Review + Send + Sync;
 
 impl Reviewer {
-    /// Accepts what is expected.
+    /// Accepts what is expected: what keeps to the schema that was sent, and is a `T`.
     pub(crate) fn of<T: JsonSchema + DeserializeOwned + 'static>(expected: Expected<T>) -> Self {
-        Self(Some(Arc::new(move |reply| match expected.read(&reply.text()) {
-            Ok(_) => Review::Accept,
-            Err(error) => Review::Object(format!(
-                "Your reply is not the JSON value that is wanted: {error}. Reply again, with nothing but a JSON value of \
-                 this schema: {}",
-                expected.schema().schema.as_str()
-            )),
+        // The schema of a type is always one that can be used.
+        let schema =
+            expected.schema().schema.to_value().ok().and_then(|schema| jsonschema::validator_for(&schema).ok());
+        let problems = move |text: &str| match (expected.read_untyped(text), &schema) {
+            (Err(error), _) => vec![format!("not JSON: {error}")],
+            (Ok(value), Some(schema)) if !schema.is_valid(&value) => violations(schema, &value, "the value"),
+            _ => expected.read(text).err().map(|error| error.to_string()).into_iter().collect(),
+        };
+        Self(Some(Arc::new(move |reply| match problems(&reply.text()) {
+            problems if problems.is_empty() => Review::Accept,
+            problems => Review::Object(explained(WANTED, &problems, &reply.text())),
         })))
+    }
+
+    /// Whether anything is expected.
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
     }
 
     pub(crate) fn review(&self, reply: &AssistantMessage) -> Review {

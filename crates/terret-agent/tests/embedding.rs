@@ -13,7 +13,7 @@ use serde_json::Value;
 use support::{Ran, agent, call, text};
 use terret_agent::machine::{Budget, Failure, Limits, Outcome};
 use terret_agent::{
-    Agent, FnTool, HookError, Hooks, Review, SharedBudget, SharedLimits, Spill, ToolContext, ToolOutput, tool,
+    Agent, Event, FnTool, HookError, Hooks, Review, SharedBudget, SharedLimits, Spill, ToolContext, ToolOutput, tool,
 };
 use terret_llm::{
     AssistantMessage, Content, Message, Money, Request, ScriptedModel, ScriptedReply, ToolCall, UserMessage,
@@ -192,7 +192,7 @@ async fn what_does_not_fit_the_type_goes_back_to_the_model_a_bounded_number_of_t
     let typed = Agent::builder(model.clone()).build().unwrap().run::<City>("?").value().await.unwrap();
     assert_eq!(typed.value.inhabitants, 1);
     let objection = serde_json::to_string(model.requests()[1].messages.last().unwrap()).unwrap();
-    assert!(objection.contains("missing field `inhabitants`"), "{objection}");
+    assert!(objection.contains("\\\"inhabitants\\\" is a required property"), "{objection}");
 
     let report = agent([wrong(), wrong(), wrong(), wrong(), wrong()]).build().unwrap().run::<City>("?").value().await;
     let report = report.unwrap_err();
@@ -264,6 +264,90 @@ async fn what_is_too_long_is_kept_whole_elsewhere() {
     let ran = Ran::to_end(agent.prompt("?")).await;
     assert!(text(&ran.results()[0]).ends_with("[All of it is in place 1]"), "{}", text(&ran.results()[0]));
     assert_eq!(shelf.lock().unwrap()[..], ["0123456789".repeat(100)]);
+}
+
+#[tokio::test]
+async fn the_texts_of_a_result_are_limited_together_and_kept_together() {
+    let shelf = Arc::default();
+    let many = tool("many", "", |_: Nothing, _| async {
+        let mut output = ToolOutput::text("first");
+        output.content.extend((0..10_000).map(|_| Content::text("b")));
+        output.content.push(Content::text("last"));
+        Ok(output)
+    });
+    let agent = agent([call("c1", "many", "{}"), ScriptedReply::text("So.")]).tool(many);
+    let agent = agent.output_limit(20).spill(Shelf(Arc::clone(&shelf))).build().unwrap();
+    let ran = Ran::to_end(agent.prompt("?")).await;
+    let result = &ran.results()[0];
+    assert_eq!(result.content.len(), 1);
+    let told = text(result);
+    assert!(told.starts_with("first\nb\n") && told.contains("last\n[All of it is in place 1]"), "{told}");
+    assert_eq!(shelf.lock().unwrap()[..], [format!("first\n{}last", "b\n".repeat(10_000))]);
+}
+
+#[tokio::test]
+async fn pictures_and_details_are_limited_as_well() {
+    let shelf = Arc::default();
+    let large = tool("large", "", |_: Nothing, _| async {
+        let picture = vec![0; 10 << 20];
+        let output = ToolOutput::text("a").with_image("image/png", &picture).with_image("image/png", &picture);
+        Ok(output.with_details(&"d".repeat(5 << 20)))
+    });
+    let agent = agent([call("c1", "large", "{}"), ScriptedReply::text("So.")]).tool(large);
+    let ran = Ran::to_end(agent.spill(Shelf(Arc::clone(&shelf))).build().unwrap().prompt("?")).await;
+    let result = &ran.results()[0];
+    assert!(matches!(result.content[..], [Content::Text(_), Content::Image(_), Content::Text(_)]));
+    assert!(text(result).contains("[A picture (image/png, 13981016 bytes) is left out here"), "{}", text(result));
+    let details = result.details.as_ref().unwrap().as_str();
+    assert!(details.contains("5242882 bytes of details") && details.contains("place 1"), "{details}");
+    assert_eq!(shelf.lock().unwrap()[0].len(), 5_242_882, "a JSON string in its quotes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_tool_discovers_goes_through_the_hooks_and_the_limits() {
+    struct Redact;
+    impl Hooks for Redact {
+        fn after_tool<'a>(
+            &'a self,
+            _: &'a ToolCall,
+            output: ToolOutput,
+        ) -> BoxFuture<'a, Result<ToolOutput, HookError>> {
+            let text = output.content[0].as_text().unwrap().replace("secret", "******");
+            Box::pin(std::future::ready(Ok(ToolOutput::text(text))))
+        }
+    }
+    let pay = tool("pay", "", |_: Nothing, _| async { Ok(std::future::pending::<String>().await) })
+        .discover(|_| async { Some(ToolOutput::text("secret".repeat(100))) });
+    let replies = [call("c1", "pay", "{}"), ScriptedReply::text("So.")];
+    let mut run = agent(replies).tool(pay).hooks(Redact).output_limit(12).build().unwrap().prompt("?");
+    let handle = run.handle();
+    let mut told = String::new();
+    while let Some(event) = run.next().await {
+        match event {
+            Event::ToolStarted { .. } => {
+                tokio::task::yield_now().await;
+                handle.interrupt("And?");
+            }
+            Event::ToolEnded { result } => told = serde_json::to_string(&result).unwrap(),
+            _ => {}
+        }
+    }
+    assert!(told.contains("******") && told.contains("left out here") && !told.contains("secret"), "{told}");
+}
+
+#[tokio::test]
+async fn a_typed_reply_is_held_to_the_schema_that_was_sent() {
+    let loose = [
+        r#"["Bern",134000]"#,
+        r#"{"name":"Bern","inhabitants":134000,"mayor":"?"}"#,
+        r#"{"name":"Bern","inhabitants":134000} {}"#,
+        "Here it is: {\"name\":\"Bern\",\"inhabitants\":134000}",
+    ];
+    for reply in loose {
+        let right = ScriptedReply::text(r#"{"name":"Bern","inhabitants":134000}"#);
+        let typed = agent([ScriptedReply::text(reply), right]).build().unwrap().run::<City>("?").value().await.unwrap();
+        assert_eq!(typed.report.spent.model_calls, 2, "{reply} is objected to");
+    }
 }
 
 // Budgets of several runs.

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use support::{Ran, agent, call, text};
-use terret_agent::machine::{Answer, Budget, Failure, Limits, Outcome, Verdict};
-use terret_agent::{Agent, Event, SharedBudget, SharedLimits};
+use terret_agent::machine::{Answer, Budget, Failure, Limits, Outcome, Verdict, Violation};
+use terret_agent::{Agent, Event, Question, SharedBudget, SharedLimits};
 use terret_llm::wire::WireFormat;
 use terret_llm::{
     BlockKind, Draft, ErrorKind, Message, Model, ModelSpec, ReplyStream, Request, ScriptedModel, ScriptedReply,
-    StreamEvent, ToolCall, Usage,
+    StopReason, StreamEvent, ToolCall, Usage,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -90,7 +90,7 @@ async fn an_approval_for_the_run_saves_questions_and_no_denials() {
     let handle = run.handle();
     let mut events = Vec::new();
     while let Some(event) = run.next().await {
-        if let Event::Asked { call, digest, .. } = &event {
+        if let Event::Asked(Question { call, digest, .. }) = &event {
             handle.answer(&call.id, digest, Answer::ApproveForRun);
         }
         events.push(event);
@@ -98,7 +98,7 @@ async fn an_approval_for_the_run_saves_questions_and_no_denials() {
     let ran = Ran { events };
     let results: Vec<String> = ran.results().iter().map(text).collect();
     assert_eq!(results, ["2", "The call was denied: never 66", "3"]);
-    assert_eq!(ran.events.iter().filter(|event| matches!(event, Event::Asked { .. })).count(), 1);
+    assert_eq!(ran.events.iter().filter(|event| matches!(event, Event::Asked(_))).count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -155,4 +155,69 @@ async fn a_window_that_is_full_of_other_things_is_no_reason_for_a_summary() {
     let model = ScriptedModel::new(replies).with_spec(spec);
     let agent = Agent::builder(model).tool(support::add()).build().unwrap();
     assert_eq!(Ran::to_end(agent.prompt("?")).await.outcome(), &Outcome::Completed);
+}
+
+#[tokio::test]
+async fn a_model_that_repeats_a_call_that_is_rejected_or_unknown_is_warned_before_the_run_ends() {
+    for (name, arguments) in [("add", r#"{"a":"x"}"#), ("missing", "{}")] {
+        let replies = (0..9).map(|n| call(&format!("c{n}"), name, arguments));
+        let ran = Ran::to_end(agent(replies).build().unwrap().prompt("?")).await;
+        let out = Outcome::OutOfBudget { budget: Budget::Loop, still_running: Vec::new() };
+        assert_eq!(ran.outcome(), &out);
+        let warned: Vec<bool> = ran.results().iter().map(|it| text(it).contains("exactly this call 4 times")).collect();
+        assert_eq!(warned.iter().filter(|warned| **warned).count(), 1, "{name}: {warned:?}");
+        assert!(warned[3], "with the fourth");
+    }
+}
+
+#[tokio::test]
+async fn a_reply_that_pauses_without_having_said_anything_is_no_reply() {
+    let empty = || ScriptedReply::text("").stop(StopReason::Pause);
+    let ran = Ran::to_end(agent((0..9).map(|_| empty())).build().unwrap().prompt("?")).await;
+    let nothing = Violation::NoContent(StopReason::Pause);
+    assert_eq!(ran.outcome(), &Outcome::Failed { failure: Failure::Protocol(nothing) });
+    assert_eq!(ran.report().spent.model_calls, 1);
+}
+
+#[tokio::test]
+async fn an_approval_for_the_run_is_one_for_what_is_asked_about_at_the_same_time() {
+    let calls = ["c1", "c2", "c3"].map(|id| ToolCall::new(id, "add", r#"{"a":1,"b":1}"#));
+    let replies = [ScriptedReply::calls(calls), ScriptedReply::text("So.")];
+    let ask = |_: &ToolCall, _: &serde_json::Value| Verdict::Ask { question: "May it?".into() };
+    let mut run = agent(replies).gate(ask).build().unwrap().prompt("?");
+    let handle = run.handle();
+    let (mut asked, mut approved) = (0, Vec::new());
+    while let Some(event) = run.next().await {
+        match event {
+            Event::Asked(Question { call, digest, .. }) => {
+                asked += 1;
+                if asked == 3 {
+                    handle.answer(&call.id, digest, Answer::ApproveForRun);
+                }
+            }
+            Event::Approved { call } => approved.push(call.id.clone()),
+            Event::Ended(report) => assert_eq!(report.outcome, Outcome::Completed),
+            _ => {}
+        }
+    }
+    approved.sort_unstable();
+    assert_eq!((asked, approved), (3, vec!["c1".to_owned(), "c2".into(), "c3".into()]));
+}
+
+#[tokio::test]
+async fn the_model_is_told_of_changed_arguments_whatever_came_of_the_call() {
+    let replies = [call("c1", "add", r#"{"a":1,"b":1}"#), ScriptedReply::text("So.")];
+    let ask = |_: &ToolCall, _: &serde_json::Value| Verdict::Ask { question: "May it?".into() };
+    let mut run = agent(replies).gate(ask).build().unwrap().prompt("?");
+    let handle = run.handle();
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        if let Event::Asked(Question { call, digest, .. }) = &event {
+            handle.answer(&call.id, digest, Answer::Edit(r#"{"a":"no number"}"#.into()));
+        }
+        events.push(event);
+    }
+    let told = text(&Ran { events }.results()[0]);
+    assert!(told.starts_with(r#"[The user changed the arguments to: {"a":"no number"}]"#), "{told}");
+    assert!(told.contains("were rejected"), "{told}");
 }

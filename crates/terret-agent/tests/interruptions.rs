@@ -5,13 +5,21 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use support::{Ran, agent, call, text};
-use terret_agent::machine::{Outcome, QueueKind};
-use terret_agent::{Agent, EffectClass, Event, FnTool, Run, Snapshot, ToolContext, tool};
-use terret_llm::{BlockKind, Message, ModelSpec, Price, Rates, ScriptedModel, ScriptedReply, Usage, wire::WireFormat};
+use terret_agent::machine::{Failure, Outcome, QueueKind};
+use terret_agent::{
+    Agent, EffectClass, Event, FnTool, HookError, Hooks, Review, Run, Snapshot, Summarize, Summary, SummaryFailed,
+    ToolContext, tool,
+};
+use terret_llm::{
+    AssistantMessage, BlockKind, ErrorKind, Message, ModelError, ModelSpec, Price, Rates, ScriptedModel, ScriptedReply,
+    Usage, wire::WireFormat,
+};
+use tokio_util::sync::CancellationToken;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Nothing {}
@@ -239,4 +247,146 @@ async fn a_reader_that_lagged_gets_a_snapshot_and_goes_on_from_there() {
     }
     assert_eq!((text, lagged), (piece * pieces, 1));
     assert_eq!(quick.await.unwrap().outcome(), &Outcome::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interruption_keeps_the_wait_that_the_provider_has_asked_for() {
+    let late = ModelError::new(ErrorKind::RateLimited, "slowly").with_retry_after(Duration::from_secs(50));
+    let run = agent([ScriptedReply::text("").error(late), ScriptedReply::text("So.")]).build().unwrap().prompt("?");
+    let handle = run.handle();
+    let started = tokio::time::Instant::now();
+    let ran = reading(run, |event| {
+        if let Event::AttemptFailed { .. } = event {
+            handle.interrupt("And now?");
+        }
+    })
+    .await;
+    assert_eq!((ran.outcome(), started.elapsed().as_secs()), (&Outcome::Completed, 50));
+    assert_eq!(user_texts(&ran), ["?", "And now?"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_tool_that_blocks_its_thread_is_named_and_tells_nothing_more() {
+    let go_on = Arc::new(AtomicBool::new(true));
+    let blocking = {
+        let go_on = go_on.clone();
+        tool("blocking", "", move |_: Nothing, context: ToolContext| {
+            let go_on = go_on.clone();
+            async move {
+                // From a thread of its own: what a blocked worker has woken, it alone could run.
+                let telling = go_on.clone();
+                std::thread::spawn(move || {
+                    while telling.load(Ordering::Relaxed) {
+                        context.progress.send("still at it");
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                });
+                while go_on.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Ok("at last")
+            }
+        })
+    };
+    let replies = [call("c1", "blocking", "{}"), ScriptedReply::text("All right.").delay(Duration::from_millis(100))];
+    let run = agent(replies).tool(blocking).grace(Duration::from_millis(10)).build().unwrap().prompt("?");
+    let handle = run.handle();
+    let ran = reading(run, |event| {
+        if let Event::ToolProgress { .. } = event {
+            handle.interrupt("Never mind.");
+        }
+    })
+    .await;
+    go_on.store(false, Ordering::Relaxed);
+    assert_eq!(ran.outcome(), &Outcome::Completed);
+    assert_eq!(ran.report().still_running, ["c1"]);
+    assert!(ran.events.contains(&Event::Halted { still_running: vec!["c1".into()] }));
+    let ended = ran.events.iter().position(|event| matches!(event, Event::ToolEnded { .. })).unwrap();
+    assert!(!ran.events[ended..].iter().any(|event| matches!(event, Event::ToolProgress { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_can_be_changed_until_it_is_handed_back() {
+    let run = agent([ScriptedReply::text("x").stall()]).build().unwrap().prompt("?");
+    let handle = run.handle();
+    handle.follow_up("old");
+    let mut waits = 0;
+    let ran = reading(run, |event| match event {
+        Event::Queued(queued) if queued.kind == QueueKind::FollowUp && waits == 0 => {
+            waits = queued.id;
+            handle.cancel("enough");
+        }
+        Event::Cancelled { .. } => assert!(handle.requeue(waits, "new")),
+        _ => {}
+    })
+    .await;
+    let handed_back = serde_json::to_string(&ran.report().undelivered).unwrap();
+    assert!(handed_back.contains("new") && !handed_back.contains("old"), "{handed_back}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn steering_during_a_review_drops_the_review() {
+    /// Whether a review is under way.
+    struct Under(Arc<AtomicU32>);
+    impl Drop for Under {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    struct Slow(Arc<AtomicU32>);
+    impl Hooks for Slow {
+        fn at_end<'a>(&'a self, _: &'a AssistantMessage) -> BoxFuture<'a, Result<Review, HookError>> {
+            Box::pin(async {
+                assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "one review at a time");
+                let _under = Under(self.0.clone());
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                Ok(Review::Accept)
+            })
+        }
+    }
+    let under = Arc::<AtomicU32>::default();
+    let replies = [ScriptedReply::text("one"), ScriptedReply::text("two")];
+    let run = agent(replies).hooks(Slow(under.clone())).build().unwrap().prompt("?");
+    let handle = run.handle();
+    let read = tokio::spawn(Ran::to_end(run));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    handle.steer("more");
+    let ran = read.await.unwrap();
+    assert_eq!((ran.outcome(), ran.report().text.as_deref()), (&Outcome::Completed, Some("two")));
+    assert_eq!(under.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stopped_summary_used_up_is_counted() {
+    struct Costly;
+    impl Summarize for Costly {
+        fn summarize<'a>(
+            &'a self,
+            _: &'a [Arc<Message>],
+            _: &'a dyn terret_llm::Model,
+            cancel: CancellationToken,
+        ) -> BoxFuture<'a, Result<Summary, SummaryFailed>> {
+            Box::pin(async move {
+                cancel.cancelled().await;
+                let mut usage = Usage::default();
+                usage.input = 5_000;
+                Err(SummaryFailed { failure: Failure::Compaction("cancelled".into()), usage })
+            })
+        }
+    }
+    let session = agent([ScriptedReply::text("x".repeat(3_000))]).summarizer(Costly).build().unwrap().session();
+    session.prompt("p".repeat(3_000)).report().await;
+    let run = session.compact();
+    let handle = run.handle();
+    let ran = reading(run, |event| {
+        if let Event::CompactionStarted { .. } = event {
+            let handle = handle.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                handle.cancel("enough");
+            });
+        }
+    })
+    .await;
+    assert_eq!(ran.report().spent.usage.input, 5_000);
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 use support::{Ran, add, agent, call, text};
 use terret_agent::machine::{Answer, Budget, Failure, Limits, Outcome, QueueKind, Queued, Record, Verdict, Violation};
 use terret_agent::{
-    Agent, AgentError, Event, FnTool, Journal as _, MemoryJournal, SessionId, ToolError, ToolOutput, fold, tool,
+    Agent, AgentError, Event, FnTool, Journal as _, MemoryJournal, Question, SessionId, ToolError, ToolOutput, fold,
+    tool,
 };
 use terret_llm::wire::WireFormat;
 use terret_llm::{
@@ -612,7 +613,7 @@ async fn asked(answer: Answer) -> Ran {
     let handle = run.handle();
     let mut events = Vec::new();
     while let Some(event) = run.next().await {
-        if let Event::Asked { call, question, digest } = &event {
+        if let Event::Asked(Question { call, text: question, digest, .. }) = &event {
             assert_eq!(question, "May it add?");
             // An answer to other arguments changes nothing.
             handle.answer(&*call.id, "0000", Answer::Deny { reason: "not you".into() });
@@ -650,12 +651,12 @@ async fn an_approval_for_the_run_is_asked_for_once() {
     let handle = run.handle();
     let mut events = Vec::new();
     while let Some(event) = run.next().await {
-        if let Event::Asked { call, digest, .. } = &event {
+        if let Event::Asked(Question { call, digest, .. }) = &event {
             handle.answer(&*call.id, digest, Answer::ApproveForRun);
         }
         events.push(event);
     }
-    let questions = events.iter().filter(|event| matches!(event, Event::Asked { .. })).count();
+    let questions = events.iter().filter(|event| matches!(event, Event::Asked(_))).count();
     let ran = Ran { events };
     assert_eq!((questions, ran.tools_started().len()), (1, 2));
 }
@@ -669,7 +670,7 @@ async fn a_question_survives_a_restart() {
     let session = first.open(Arc::new(journal.clone()), id.clone()).await.unwrap();
     let mut run = session.prompt("?");
     while let Some(event) = run.next().await {
-        if matches!(event, Event::Asked { .. }) {
+        if matches!(event, Event::Asked(_)) {
             break;
         }
     }
@@ -683,7 +684,7 @@ async fn a_question_survives_a_restart() {
     let handle = run.handle();
     let mut events = Vec::new();
     while let Some(event) = run.next().await {
-        if let Event::Asked { call, digest, .. } = &event {
+        if let Event::Asked(Question { call, digest, .. }) = &event {
             handle.answer(&*call.id, digest, Answer::Approve);
         }
         events.push(event);

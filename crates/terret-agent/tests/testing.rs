@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use terret_agent::machine::{Answer, Outcome, Verdict};
 use terret_agent::testing::{self, ByTurn, Recorded, ScriptedReply, Subject, crash_everywhere};
-use terret_agent::{Agent, AgentBuilder, EffectClass, Event, FnTool, tool};
+use terret_agent::{Agent, AgentBuilder, EffectClass, Event, FnTool, Question, tool};
 use terret_llm::ToolCall;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -63,10 +63,10 @@ fn who_watches_may_answer_and_cancel() {
     let balance = Balance::default();
     let agent = agent(deposit(&balance, EffectClass::AtMostOnce, says_nothing)).gate(gate).build().unwrap();
     let ran = testing::run_with(&agent, "Deposit.", |event, handle| match event {
-        Event::Asked { call, digest, .. } if call.id == "c1" => {
+        Event::Asked(Question { call, digest, .. }) if call.id == "c1" => {
             assert!(handle.answer("c1", &**digest, Answer::Approve));
         }
-        Event::Asked { .. } => handle.cancel("enough"),
+        Event::Asked(_) => handle.cancel("enough"),
         _ => {}
     });
     assert!(matches!(ran.outcome(), Outcome::Cancelled { .. }));

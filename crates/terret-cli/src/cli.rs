@@ -108,12 +108,15 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "output_format")]
     pub(crate) json: bool,
     /// The most model calls; the tools of the last one still run
-    #[arg(long, value_name = "N", default_value = "200")]
+    #[arg(long, value_name = "N", default_value_t = Self::MAX_TURNS)]
     pub(crate) max_turns: NonZeroU32,
     /// The most money, in dollars; the call that goes beyond it is the last one
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     pub(crate) max_cost: Option<Money>,
     /// The most time, for example 90, 90s, 5m or 1h; what runs then is stopped
+    ///
+    /// It is counted from the begin of the run, with all waits, and for a run that was interrupted also with the time in
+    /// which nothing ran.
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     pub(crate) timeout: Option<NonZeroU64>,
     /// The most tokens that one reply may have
@@ -170,6 +173,9 @@ impl SessionArgs {
 }
 
 impl RunArgs {
+    /// What holds where the command line says nothing.
+    pub(crate) const MAX_TURNS: NonZeroU32 = NonZeroU32::new(200).expect("it isn't zero");
+
     /// How many messages to copy, if a copy is wanted. A text behind `--fork` that is no number is the prompt.
     pub(crate) fn fork(&mut self) -> Result<Option<Option<usize>>, Problem> {
         let Some(at) = self.session.fork.take() else { return Ok(None) };

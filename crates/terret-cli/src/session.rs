@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use terret::agent::machine::RunId;
-use terret::agent::{Agent, JournalError, Session, SessionId};
+use terret::agent::machine::{Limits, RunId};
+use terret::agent::{Agent, Journal as _, JournalError, Session, SessionId};
 use terret::llm::Message;
 use terret::store::{Reading, SessionInfo, Setup, SqliteJournal, StoreError};
 
@@ -44,12 +44,20 @@ pub(crate) struct Fork {
 pub(crate) struct Opened {
     pub(crate) session: Session,
     /// The run that a crash interrupted.
-    pub(crate) interrupted: Option<RunId>,
+    pub(crate) interrupted: Option<Interrupted>,
     /// Whether a later run can go on with it.
     pub(crate) kept: bool,
     pub(crate) messages: usize,
     /// Whether the model has to answer what stands there.
     pub(crate) unanswered: bool,
+}
+
+/// A run that goes on as it was begun.
+pub(crate) struct Interrupted {
+    pub(crate) run: RunId,
+    pub(crate) limits: Limits,
+    /// Unix milliseconds.
+    pub(crate) deadline: Option<i64>,
 }
 
 /// Finds out which session is meant. Asks on a terminal, if need be.
@@ -84,7 +92,10 @@ fn new(journal: SqliteJournal, id: SessionId) -> Result<Chosen, Problem> {
     match journal.reader(&id).and_then(|mut reader| reader.read(1)) {
         Ok(reading) if reading == Reading::default() => Ok(Chosen::New { journal, id }),
         Err(StoreError::Unknown { .. }) => Ok(Chosen::New { journal, id }),
-        Ok(_) => Err(Problem::usage(format!("there is a session {id} already: -r {id} goes on with it"))),
+        Ok(_) => Err(Problem::usage(format!(
+            "there is a session {id} already: -r {} goes on with it",
+            output::quoted(id.as_str())
+        ))),
         Err(error) => Err(failed(&error)),
     }
 }
@@ -144,7 +155,8 @@ fn pick(journal: &SqliteJournal) -> Result<SessionInfo, Problem> {
         }
         Ok(if line.trim().is_empty() { Some(1) } else { line.trim().parse().ok() })
     };
-    let number = ask().map_err(|error| Problem::new(Exit::RunFailed, error.to_string()))?;
+    let number =
+        ask().map_err(|error| Problem::new(Exit::RunFailed, format!("nobody can be asked which session: {error}")))?;
     let chosen = number.and_then(|number| table.rows.get(number.checked_sub(1)?));
     chosen.map(|(info, _)| (*info).clone()).ok_or_else(|| Problem::usage("that is none of them"))
 }
@@ -191,7 +203,14 @@ impl Chosen {
             Some(message @ Message::Assistant(_)) => message.tool_calls().next().is_some(),
             Some(Message::User(_) | Message::ToolResult(_)) => true,
         };
-        let interrupted = session.interrupted().await;
+        let interrupted = match session.interrupted().await {
+            None => None,
+            Some(_) => journal.resume(id).await.map_err(refused)?.state.run().map(|run| Interrupted {
+                run: run.id.clone(),
+                limits: run.limits,
+                deadline: run.deadline(),
+            }),
+        };
         Ok(Opened { session, interrupted, kept: true, messages: transcript.len(), unanswered })
     }
 
@@ -218,10 +237,22 @@ impl Chosen {
 fn fork(journal: &SqliteJournal, of: &SessionInfo, messages: Option<usize>, id: &SessionId) -> Result<(), Problem> {
     let forked = journal.fork(&of.id, messages, id).map_err(|error| match error {
         StoreError::Behind { session, .. } => Problem::usage(format!("there is a session {session} already")),
+        StoreError::TooFew { .. } => Problem::usage(format!("--fork: {error}; `terret sessions show` numbers them")),
         error => failed(&error),
     })?;
     for damage in &forked.damage {
         output::complain(&format!("of session {}: {damage}", of.id));
+    }
+    if forked.left_out > 0 {
+        output::complain(&format!(
+            "{} after the damage can't be gone on with and left out of the copy; `terret sessions show {}` shows what can be \
+             read",
+            match forked.left_out {
+                1 => "1 message is".to_owned(),
+                messages => format!("{messages} messages are"),
+            },
+            of.id
+        ));
     }
     Ok(())
 }
@@ -232,7 +263,8 @@ fn refused(error: JournalError) -> Problem {
             exit: Exit::RunFailed,
             kind: Some("in_use"),
             message: format!(
-                "session {session} is open in {owner}: end that first, or go on in a copy with -r {session} --fork"
+                "session {session} is open in {owner}: end that first, or go on in a copy with -r {} --fork",
+                output::quoted(session.as_str())
             ),
         },
         error => Problem::new(Exit::RunFailed, error.to_string()),

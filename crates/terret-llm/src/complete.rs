@@ -169,6 +169,12 @@ impl<T: JsonSchema + DeserializeOwned> Expected<T> {
             false => serde_json::from_str(bare(text)),
         }
     }
+
+    /// The same as untyped JSON, to be held against the [`schema`](Self::schema): [`read`](Self::read) asks no more of it
+    /// than `T` needs.
+    pub fn read_untyped(&self, text: &str) -> Result<Value, serde_json::Error> {
+        serde_json::from_str(bare(text))
+    }
 }
 
 /// Whatever `T` is.

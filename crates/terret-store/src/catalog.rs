@@ -8,11 +8,12 @@ use terret_llm::Transcript;
 
 use crate::copied::{close_open_calls, end_run};
 use crate::database::open_to_write;
-use crate::error::{Damage, StoreError};
+use crate::error::{Damage, Listed, StoreError};
 use crate::index::{Index, stamp};
 use crate::info::{Origin, SessionInfo};
 use crate::journal::{SqliteJournal, locked};
-use crate::lock::{LEASE, Lock};
+use crate::lock::{self, Lock};
+use crate::numbering::Numbering;
 use crate::owned::{Owned, check_end};
 use crate::place::{Place, sync_folder};
 use crate::reader::{Reader, Reading, exists};
@@ -24,8 +25,10 @@ pub struct Forked {
     pub session: SessionId,
     /// How many records were copied.
     pub records: u64,
-    /// What is wrong with the other one. What comes after the first damage was not copied.
+    /// What is wrong with the other one.
     pub damage: Vec<Damage>,
+    /// How many messages were asked for and not copied, because they come after the first damage. They can be read.
+    pub left_out: usize,
 }
 
 impl SqliteJournal {
@@ -100,7 +103,7 @@ impl SqliteJournal {
     pub fn delete(&self, session: &SessionId) -> Result<(), StoreError> {
         let place = self.existing(session)?;
         // Not from one that was only stopped: it would go on to write into nothing.
-        let _lock = locked(&place, Lock::take_free, LEASE)?;
+        let _lock = locked(&place, Lock::take_free, self.lease_time())?;
         // At once for everybody, however long the rest takes.
         let name = place.folder.file_name().unwrap_or_default().to_string_lossy();
         let gone = self.folder().join(format!(".deleted-{name}"));
@@ -113,17 +116,22 @@ impl SqliteJournal {
         }
         std::fs::rename(&place.folder, &gone).map_err(io(&place.folder))?;
         sync_folder(self.folder())?;
-        std::fs::remove_dir_all(&gone).map_err(io(&gone))
+        std::fs::remove_dir_all(&gone).map_err(|source| StoreError::LeftBehind { path: gone, source })
     }
 
-    /// Makes a new session of the first `messages` messages of another one, or of all that can be read of it. Results
-    /// stay with their calls, and so it may be some more. The other session may be open, or damaged. A run that hasn't ended
-    /// is ended in the new one, and calls without a result get one that says so: they are the other session's, which may go
-    /// on with them.
+    /// Makes a new session of the first `messages` messages of another one, or of all that can be read of it; more than
+    /// there are is an error. Results stay with their calls, and so it may be some more. The other session may be open, or
+    /// damaged: then, what comes after the first damage is left out. A run that hasn't ended is ended in the new one, and
+    /// calls without a result get one that says so: they are the other session's, which may go on with them.
     pub fn fork(&self, session: &SessionId, messages: Option<usize>, new: &SessionId) -> Result<Forked, StoreError> {
         let Reading { records, damage } = self.reader(session)?.read_all()?;
+        let there = messages_of(records.iter().map(|kept| &kept.record));
+        if let Some(messages) = messages.filter(|messages| *messages > there) {
+            return Err(StoreError::TooFew { session: session.clone(), messages, there });
+        }
         let whole = records.iter().zip(0..).take_while(|(kept, seq)| kept.seq == *seq && !is_damaged(&damage, *seq));
         let mut records: Vec<Record> = whole.map(|(kept, _)| kept.record.clone()).collect();
+        let left_out = messages.unwrap_or(there).saturating_sub(messages_of(&records));
         if let Some(messages) = messages {
             records.truncate(cut_after(&records, messages));
         }
@@ -131,11 +139,11 @@ impl SqliteJournal {
         let state = fold(&records);
         records.extend(close_open_calls(&state));
         records.extend(end_run(&state, "this is a copy"));
-        self.make(new, &records, Some(&origin))?;
+        self.make(new, &records, |owned| owned.set_origin(&serde_json::to_string(&origin)?), Some(session))?;
         if !records.is_empty() {
             self.set_up(new, &self.reader(session)?.setup().unwrap_or_default())?;
         }
-        Ok(Forked { session: new.clone(), records: origin.records, damage })
+        Ok(Forked { session: new.clone(), records: origin.records, damage, left_out })
     }
 
     /// Everything that is wrong with a session: what [`Reader::read_all`] finds, and what SQLite says of the file. Nothing is
@@ -143,35 +151,43 @@ impl SqliteJournal {
     pub fn check(&self, session: &SessionId) -> Result<Vec<Damage>, StoreError> {
         let mut reader = self.reader(session)?;
         let mut damage = reader.read_all()?.damage;
+        if reader.salvaged {
+            return Ok(damage);
+        }
         let said: Result<String, _> = reader.db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
         let why = said.map_or_else(|error| Some(error.to_string()), |said| (said != "ok").then_some(said));
         damage.extend(why.map(|why| Damage::Database { why }));
         Ok(damage)
     }
 
-    /// The messages of a session, as far as they can be read, and what can't.
+    /// The messages from which the next model call of a session would be built, as far as they can be read, and what can't.
     pub fn transcript(&self, session: &SessionId) -> Result<(Transcript, Vec<Damage>), StoreError> {
         let mut state = State::new();
         let damage = self.reader(session)?.each_to_the_end(|kept| apply(&mut state, &kept.record))?;
         Ok((state.transcript().clone(), damage))
     }
 
-    /// Makes a session of these records. One that has some is refused.
+    /// Makes a session of these records, and says what else is to be said of it. One that has records is refused. What
+    /// blobs another session has are shared with it.
     pub(crate) fn make(
         &self,
         session: &SessionId,
         records: &[Record],
-        origin: Option<&Origin>,
+        say: impl FnOnce(&Owned) -> Result<(), StoreError>,
+        shares_with: Option<&SessionId>,
     ) -> Result<(), StoreError> {
         let place = Place::new(self.folder(), session);
-        let mut owned = Owned::open(&place, locked(&place, Lock::take_free, LEASE)?)?;
-        owned.shares_with = origin.map(|origin| Place::new(self.folder(), &origin.session).blobs());
-        let made = owned.append(0, records).and_then(|()| match origin {
-            Some(origin) => owned.set_origin(&serde_json::to_string(origin)?),
-            None => Ok(()),
-        });
+        let mut owned = Owned::open(&place, locked(&place, Lock::take_free, self.lease_time())?)?;
+        owned.shares_with = shares_with.map(|other| Place::new(self.folder(), other).blobs());
+        let made = owned.append(0, records).and_then(|()| say(&owned));
         owned.close();
         made
+    }
+
+    /// Who has a session open for writing, for people; none if nobody has, also if whoever had has died or was silent for
+    /// longer than its lease. Who writes isn't disturbed.
+    pub fn owner(&self, session: &SessionId) -> Option<String> {
+        lock::holder(&Place::new(self.folder(), session).owner())
     }
 
     fn existing(&self, session: &SessionId) -> Result<Place, StoreError> {
@@ -185,37 +201,37 @@ impl SqliteJournal {
 
 /// What a list shows. Only what is new since it was last looked at is read.
 fn look(place: Place, known: Option<SessionInfo>) -> SessionInfo {
-    let id = place.session.clone();
+    let folder = place.session.clone();
+    let id = folder.clone();
     let look = || -> Result<SessionInfo, StoreError> {
         let mut reader = Reader::open_any(place)?;
         let (about, setup) = (reader.about()?, reader.setup()?);
+        // A copy that somebody made by hand goes by the name of its folder, for there is another one of its own name.
+        let id = if reader.place.is_its_own() { about.id } else { folder };
         let mut info = match known {
-            Some(info) if info.trouble.is_none() && info.id == about.id && reader.skip_to(info.records)? => info,
-            _ => SessionInfo::new(about.id),
+            Some(info) if info.trouble.is_none() && info.id == id && reader.skip_to(info.records)? => info,
+            _ => SessionInfo::new(id),
         };
         (info.created, info.title, info.origin) = (about.created, about.title, about.origin);
         info.setup = setup;
         info.updated = info.updated.max(info.created);
-        loop {
-            let reading = reader.read(1000)?;
-            if let Some(damage) = reading.damage.first() {
-                info.trouble = Some(damage.to_string());
-            }
-            if reading.records.is_empty() {
-                break;
-            }
-            reading.records.iter().for_each(|kept| info.take_in(kept));
-        }
-        if let Some(damage) = reader.check_end()?.first() {
-            info.trouble = Some(damage.to_string());
-        }
+        let damage = reader.each_to_the_end(|kept| info.take_in(&kept))?;
+        info.trouble = (!damage.is_empty()).then(|| Listed(&damage).to_string());
         Ok(info)
     };
     look().unwrap_or_else(|error| SessionInfo { trouble: Some(error.to_string()), ..SessionInfo::new(id) })
 }
 
+/// How many messages were said in these records.
+fn messages_of<'a>(records: impl IntoIterator<Item = &'a Record>) -> usize {
+    let mut numbering = Numbering::default();
+    (0..).zip(records).map(|(seq, record)| numbering.take(seq, record).len()).sum()
+}
+
 fn is_damaged(damage: &[Damage], seq: u64) -> bool {
     damage.iter().any(|damage| match damage {
+        // What it is chained to is the name of its session, which is lost.
+        Damage::Unchecked { record: 0 } => false,
         Damage::Unreadable { record, .. }
         | Damage::Changed { record }
         | Damage::Unchecked { record }
@@ -228,16 +244,17 @@ fn is_damaged(damage: &[Damage], seq: u64) -> bool {
 /// How many records yield the first `messages` messages, and the results of their calls. The end of a run belongs to its
 /// last message.
 fn cut_after(records: &[Record], messages: usize) -> usize {
-    let mut state = State::new();
-    let complete = |state: &State| state.transcript().len() >= messages && state.batch().is_none();
-    if complete(&state) {
+    let (mut state, mut numbering, mut said) = (State::new(), Numbering::default(), 0);
+    if messages == 0 {
         return 0;
     }
     for (record, after) in records.iter().zip(1..) {
         apply(&mut state, record);
-        if complete(&state) {
-            let ends = matches!(records.get(after), Some(Record::RunEnded { .. }));
-            return after + usize::from(ends);
+        said += numbering.take(after, record).len();
+        if said >= messages && state.batch().is_none() {
+            let ends =
+                matches!(records.get(usize::try_from(after).unwrap_or(usize::MAX)), Some(Record::RunEnded { .. }));
+            return usize::try_from(after).unwrap_or(usize::MAX) + usize::from(ends);
         }
     }
     records.len()

@@ -14,7 +14,7 @@ use crate::place::Place;
 use crate::reader::Reader;
 
 /// Goes up when the same records fold to another state, or a state is written differently.
-const FORMAT: &str = concat!("1/", env!("CARGO_PKG_VERSION"));
+const FORMAT: &str = concat!("2/", env!("CARGO_PKG_VERSION"));
 
 /// The first line of the file. The state follows.
 #[derive(Serialize, Deserialize)]

@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
+use crate::chain;
 use crate::error::StoreError;
+use crate::head::Head;
 use crate::lock::myself;
 use crate::place::{Place, sync_folder};
 
@@ -17,7 +19,7 @@ const FORMAT: i64 = 1;
 
 /// `seq` is the row's own id, so that there is one tree to write and numbers are unique. The link is the checksum of
 /// [`chain`](crate::chain); `pieces` says what was cut out of the body into blobs.
-const SCHEMA: &str = "
+pub(crate) const SCHEMA: &str = "
 CREATE TABLE session (
     only INTEGER PRIMARY KEY CHECK (only = 1),
     id TEXT NOT NULL,
@@ -57,9 +59,13 @@ pub(crate) fn create(place: &Place) -> Result<(), StoreError> {
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.close().map_err(|(_, error)| error)
     };
-    build().map_err(StoreError::sqlite(&new))?;
+    build().map_err(StoreError::sqlite(&path))?;
     let io = |error| StoreError::io(&path, error);
     File::open(&new).and_then(|file| file.sync_all()).map_err(io)?;
+    // First, so that there is no record without it.
+    let nothing = Head { records: 0, link: chain::start(&place.session) };
+    let head = File::create(place.head()).and_then(|mut file| nothing.write(&mut file).and_then(|()| file.sync_all()));
+    head.map_err(|error| StoreError::io(place.head(), error))?;
     std::fs::rename(&new, &path).map_err(io)?;
     sync_folder(&place.folder)
 }
@@ -117,6 +123,8 @@ fn check_format(db: &Connection, path: &Path) -> Result<(), StoreError> {
     let found = number("user_version")?;
     match number("application_id")? == i64::from(APPLICATION) {
         false => Err(StoreError::Foreign { path: path.to_owned() }),
+        // No version has such a number: the file was damaged.
+        true if !(1..1000).contains(&found) => Err(StoreError::Foreign { path: path.to_owned() }),
         true if found > FORMAT => Err(StoreError::Newer { path: path.to_owned(), found, known: FORMAT }),
         true => Ok(()),
     }

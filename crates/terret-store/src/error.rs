@@ -108,6 +108,30 @@ pub enum StoreError {
         /// Why.
         source: rusqlite::Error,
     },
+    /// A session is deleted, and some of its files are still there.
+    #[error("the session is deleted, but not all of its files: remove {} by hand ({source})", path.display())]
+    LeftBehind {
+        /// What is left of its folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A fork of more messages than there are.
+    #[error("session {session} has {there} messages, and {messages} were asked for")]
+    TooFew {
+        /// The session.
+        session: SessionId,
+        /// How many messages were asked for.
+        messages: usize,
+        /// How many there are.
+        there: usize,
+    },
+    /// What a session is exported to can't be written.
+    #[error("the export can't be written: {0}")]
+    Output(io::Error),
+    /// What is to be imported can't be read.
+    #[error("what is to be imported can't be read: {0}")]
+    Input(io::Error),
     /// A file that isn't a session of pi.
     #[error("this is not a session file of pi: {0}")]
     NotPi(String),
@@ -150,7 +174,8 @@ pub enum Damage {
         /// Its number, from 0.
         record: u64,
     },
-    /// A record can be read, but not checked, because the one before it can't be read.
+    /// A record can be read, but not checked, because the one before it can't be read, or for the first one the session's
+    /// name.
     Unchecked {
         /// Its number, from 0.
         record: u64,
@@ -171,13 +196,19 @@ pub enum Damage {
         /// The file.
         path: PathBuf,
     },
-    /// The database file itself is damaged.
+    /// The database file itself is damaged. What stands in its pages was read all the same.
     Database {
         /// What SQLite says.
         why: String,
     },
-    /// The file that says how many records were acknowledged can't be read: the end may be missing without a trace.
+    /// The file that says how many records were acknowledged is gone or can't be read: the end may be missing without a
+    /// trace.
     HeadUnreadable,
+    /// The session is in the folder of another one: somebody copied it, or renamed its folder.
+    Misplaced {
+        /// Which session it is.
+        session: SessionId,
+    },
 }
 
 impl fmt::Display for Damage {
@@ -190,6 +221,9 @@ impl fmt::Display for Damage {
             Damage::Missing { from, to } => write!(f, "records {from} to {} are gone", to - 1),
             Damage::Unreadable { record, why } => write!(f, "record {record} can't be read: {why}"),
             Damage::Changed { record } => write!(f, "record {record} was changed after it was written"),
+            Damage::Unchecked { record: 0 } => {
+                f.write_str("record 0 can't be checked without the session's name, which is lost")
+            }
             Damage::Unchecked { record } => {
                 write!(f, "record {record} can't be checked without the one before it")
             }
@@ -200,7 +234,14 @@ impl fmt::Display for Damage {
                 write!(f, "a part of record {record} was changed: {} isn't what was written", path.display())
             }
             Damage::Database { why } => write!(f, "the database is damaged: {why}"),
-            Damage::HeadUnreadable => f.write_str("the head can't be read, so the end can't be checked"),
+            Damage::HeadUnreadable => f.write_str(
+                "the file `head` is gone or can't be read, so that nobody can tell whether the end is there",
+            ),
+            Damage::Misplaced { session } => write!(
+                f,
+                "this is session {:?} in the folder of another one: it was copied, or its folder renamed, by hand",
+                session.as_str()
+            ),
         }
     }
 }
@@ -216,7 +257,8 @@ impl fmt::Display for Names<'_> {
     }
 }
 
-struct Listed<'a>(&'a [Damage]);
+/// What is wrong, in a line.
+pub(crate) struct Listed<'a>(pub(crate) &'a [Damage]);
 
 impl fmt::Display for Listed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -261,9 +303,34 @@ impl StoreError {
 
     /// Whether the file's content is to blame.
     pub(crate) fn is_corruption(&self) -> bool {
-        let StoreError::Sqlite { source, .. } = self else { return false };
-        // A damaged schema page is told as a generic error ("no such table").
-        matches!(source.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::Unknown))
+        use rusqlite::Error;
+        let source = match self {
+            StoreError::Foreign { .. } => return true,
+            StoreError::Sqlite { source, .. } => source,
+            _ => return false,
+        };
+        match source.sqlite_error_code() {
+            Some(code) => matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::Unknown),
+            None => matches!(
+                source,
+                // Our statements are right: a schema that they don't fit was changed.
+                Error::SqlInputError { .. }
+                    | Error::QueryReturnedNoRows
+                    | Error::InvalidColumnType(..)
+                    | Error::FromSqlConversionFailure(..)
+                    | Error::IntegralValueOutOfRange(..)
+                    | Error::Utf8Error(..)
+            ),
+        }
+    }
+
+    /// What is wrong with the file, without its name.
+    pub(crate) fn cause(&self) -> String {
+        match self {
+            StoreError::Foreign { .. } => "its first page isn't what was written".into(),
+            StoreError::Sqlite { source, .. } => source.to_string(),
+            other => other.to_string(),
+        }
     }
 }
 

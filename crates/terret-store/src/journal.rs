@@ -43,6 +43,10 @@ impl SqliteJournal {
         Self { writers: Arc::new(Writers::new(lease)), ..self }
     }
 
+    pub(crate) fn lease_time(&self) -> Duration {
+        self.writers.lease
+    }
+
     /// The folder of all sessions.
     pub fn folder(&self) -> &Path {
         &self.root

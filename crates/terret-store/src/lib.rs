@@ -17,7 +17,8 @@
 //!   its [lease](SqliteJournal::lease). Its number is checked inside every append, so that one that was replaced while it
 //!   was stopped can't write.
 //! - Each record carries a checksum over itself and the record before it, and the head says where the chain must end.
-//!   What was changed, lost or cut off behind our back is found and named; it is never repaired silently.
+//!   What was changed, lost or cut off behind our back is found and named; it is never repaired silently. What SQLite can't
+//!   find any more is looked for in each page by itself.
 //! - Readers wait for nobody, and nobody waits for them.
 //!
 //! ```
@@ -58,11 +59,13 @@ mod info;
 mod journal;
 mod lock;
 mod markdown;
+mod numbering;
 mod owned;
 mod pi;
 mod pi_import;
 mod place;
 mod reader;
+mod salvage;
 mod search;
 mod setup;
 mod time;

@@ -70,6 +70,11 @@ impl Lock {
         std::fs::rename(next(&path), &path).map_err(|error| StoreError::io(path, error))
     }
 
+    /// How long its owner may be silent.
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
     /// Says that its owner runs. Not synced: those who look are on a system that runs, too.
     pub(crate) fn renew(&mut self) -> io::Result<()> {
         let mut line = serde_json::to_vec(&Lease::new(self.lease))?;
@@ -93,7 +98,7 @@ impl Lock {
                 Ok(()) if is_still(&file, &new) => {}
                 Ok(()) => continue,
                 Err(TryLockError::WouldBlock) => return Ok(Err(Held::by(&file, &new))),
-                Err(TryLockError::Error(error)) => return Err(StoreError::io(&new, error)),
+                Err(TryLockError::Error(error)) => return Err(StoreError::io(path, error)),
             }
             let mut lock = Self::begin(file, lease, &new)?;
             lock.replaces = Some(path.to_owned());
@@ -127,10 +132,31 @@ impl Held {
     }
 }
 
+/// Who has a lock, for people. One that was never taken, and one of the dead, nobody has.
+pub(crate) fn holder(path: &Path) -> Option<String> {
+    let file = File::open(path).ok()?;
+    let held = Held::by(&file, path);
+    if held.is_silent {
+        return None;
+    }
+    // To try the lock is to have it for a moment, in which somebody else may want it. So only where nobody is seen that has
+    // it.
+    match Lease::read(&file) {
+        Some(lease) if lease.process != std::process::id() && lease.is_by_somebody_who_runs() => Some(held.owner),
+        _ => match file.try_lock_shared() {
+            Ok(()) => None,
+            Err(_) => Some(held.owner),
+        },
+    }
+}
+
 /// What the owner says of itself: a line of always the same length, so that a reader sees an old one or a new one.
 #[derive(Serialize, Deserialize)]
 struct Lease {
     owner: String,
+    /// Its process.
+    #[serde(default)]
+    process: u32,
     /// Since when the owner's system runs, as a name; none where systems have no such name.
     boot: Option<String>,
     /// Milliseconds of that system's clock that is never set.
@@ -143,6 +169,7 @@ impl Lease {
     fn new(lasts: Duration) -> Self {
         Self {
             owner: myself(),
+            process: std::process::id(),
             boot: BOOT.clone(),
             renewed: format!("{:020}", clock().as_millis()),
             lasts: lasts.as_millis().try_into().unwrap_or(u64::MAX),
@@ -153,6 +180,19 @@ impl Lease {
         let mut text = String::new();
         file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
         serde_json::from_str(&text).ok()
+    }
+
+    /// Whether a process of this number runs here. It may be another one by now, or the owner be where it can't be seen.
+    #[cfg(unix)]
+    fn is_by_somebody_who_runs(&self) -> bool {
+        let process = i32::try_from(self.process).ok().and_then(rustix::process::Pid::from_raw);
+        let told = process.map(rustix::process::test_kill_process);
+        self.boot == *BOOT && matches!(told, Some(Ok(()) | Err(rustix::io::Errno::PERM)))
+    }
+
+    #[cfg(not(unix))]
+    fn is_by_somebody_who_runs(&self) -> bool {
+        false
     }
 
     /// Whether it has run out. On the same system its clock says so, which nobody sets and which stands still while the

@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
+use std::ops::Range;
 
+use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 use terret_agent::SessionId;
+use terret_agent::machine::{Record, State, apply};
 use terret_llm::{Block, Content, Message};
 
 use crate::error::{Damage, StoreError};
@@ -14,37 +17,54 @@ impl SqliteJournal {
     /// Writes the messages of a session as Markdown. Pictures are named, not shown. What couldn't be read stands at the
     /// top, and is returned.
     pub fn export_markdown(&self, session: &SessionId, out: &mut impl Write) -> Result<Vec<Damage>, StoreError> {
-        let (transcript, damage) = self.transcript(session)?;
+        let (mut state, mut told) = (State::new(), String::new());
+        let damage = self.reader(session)?.each_to_the_end(|kept| {
+            let before = state.transcript().len();
+            apply(&mut state, &kept.record);
+            // A summary takes the place of what the model was told, and not of what was said.
+            if let Record::Compacted { summary, .. } = &kept.record {
+                told.push_str("<details><summary>Summarised for the model: all that was said before</summary>\n\n");
+                if let Message::User(summary) = &**summary {
+                    summary.content.iter().for_each(|content| plain(&mut told, content));
+                }
+                told.push_str("</details>\n\n");
+            }
+            for message in state.transcript().get(before..).unwrap_or_default() {
+                push(&mut told, message);
+            }
+        })?;
         let about = self.reader(session)?.about()?;
-        let mut text = format!("# {}\n\n", about.title.as_deref().unwrap_or(session.as_str()));
+        let mut text = format!("# {}\n\n", on_a_line(about.title.as_deref().unwrap_or(session.as_str())));
         for damage in &damage {
-            let _ = writeln!(text, "> **Damaged:** {damage}");
+            let _ = writeln!(text, "> **Damaged:** {}\n", on_a_line(&damage.to_string()));
         }
-        for message in transcript.iter() {
-            match &**message {
-                Message::User(user) => {
-                    heading(&mut text, "User", user.timestamp);
-                    user.content.iter().for_each(|content| plain(&mut text, content));
-                }
-                Message::Assistant(reply) => {
-                    heading(&mut text, &format!("{}/{}", reply.provider, reply.model), reply.timestamp);
-                    reply.content.iter().for_each(|block| said(&mut text, block));
-                }
-                Message::ToolResult(result) => {
-                    let title = format!("{}{}", result.tool_name, if result.is_error { " (failed)" } else { "" });
-                    let _ = write!(text, "<details><summary>Result of {}</summary>\n\n", escaped(&title));
-                    for content in &result.content {
-                        match content {
-                            Content::Text(it) => fenced(&mut text, "", &it.text),
-                            other => plain(&mut text, other),
-                        }
-                    }
-                    text.push_str("</details>\n\n");
+        out.write_all(text.as_bytes()).and_then(|()| out.write_all(told.as_bytes())).map_err(StoreError::Output)?;
+        Ok(damage)
+    }
+}
+
+fn push(text: &mut String, message: &Message) {
+    match message {
+        Message::User(user) => {
+            heading(text, "User", user.timestamp);
+            user.content.iter().for_each(|content| plain(text, content));
+        }
+        Message::Assistant(reply) => {
+            let model = on_a_line(&format!("{}/{}", reply.provider, reply.model));
+            heading(text, &model, reply.timestamp);
+            reply.content.iter().for_each(|block| said(text, block));
+        }
+        Message::ToolResult(result) => {
+            let title = format!("{}{}", result.tool_name, if result.is_error { " (failed)" } else { "" });
+            let _ = write!(text, "<details><summary>Result of {}</summary>\n\n", escaped(&one_line(&title)));
+            for content in &result.content {
+                match content {
+                    Content::Text(it) => fenced(text, "", &it.text),
+                    other => plain(text, other),
                 }
             }
+            text.push_str("</details>\n\n");
         }
-        out.write_all(text.as_bytes()).map_err(|error| StoreError::io("the export", error))?;
-        Ok(damage)
     }
 }
 
@@ -62,7 +82,7 @@ fn said(text: &mut String, block: &Block) {
             text.push_str("</details>\n\n");
         }
         Block::ToolCall(call) => {
-            let _ = write!(text, "**{}**\n\n", call.name);
+            let _ = write!(text, "**{}**\n\n", on_a_line(&call.name));
             fenced(text, "json", call.arguments.as_str());
         }
         Block::Image(image) => picture(text, &image.media_type),
@@ -78,12 +98,56 @@ fn plain(text: &mut String, content: &Content) {
     }
 }
 
+/// What somebody wrote, which is Markdown itself. Nothing in it reaches beyond it: its HTML is shown, and not meant, and a
+/// code block that it leaves open is closed.
 fn paragraph(text: &mut String, it: &str) {
-    let _ = write!(text, "{}\n\n", it.trim_end());
+    let shown = without_html(it.trim_end());
+    let _ = write!(text, "{shown}\n\n");
+    if let Some(fence) = left_open(&shown) {
+        let _ = write!(text, "{fence}\n\n");
+    }
+}
+
+fn without_html(markdown: &str) -> String {
+    let mut shown = markdown.to_owned();
+    // What is no HTML any more may be Markdown, in which there is HTML.
+    for _ in 0..8 {
+        let html: Vec<Range<usize>> = Parser::new(&shown)
+            .into_offset_iter()
+            .filter(|(event, _)| matches!(event, Event::Html(_) | Event::InlineHtml(_)))
+            .map(|(_, range)| range)
+            .collect();
+        if html.is_empty() {
+            return shown;
+        }
+        for range in html.into_iter().rev() {
+            let it = shown.get(range.clone()).unwrap_or_default().replace('<', "&lt;");
+            shown.replace_range(range, &it);
+        }
+    }
+    shown.replace('<', "&lt;")
+}
+
+/// What ends the code block that a text leaves open, if it does.
+fn left_open(markdown: &str) -> Option<String> {
+    const MARK: &str = "7d0e9c";
+    let marked = format!("{markdown}\n\n{MARK}");
+    let (mut block, mut open) = (None, None);
+    for (event, range) in Parser::new(&marked).into_offset_iter() {
+        match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(_))) => block = Some(range.start),
+            Event::End(TagEnd::CodeBlock) => block = None,
+            Event::Text(it) if it.ends_with(MARK) => open = block,
+            _ => {}
+        }
+    }
+    let fence = marked.get(open?..)?.trim_start();
+    let mark = fence.chars().next()?;
+    Some(fence.chars().take_while(|c| *c == mark).collect())
 }
 
 fn picture(text: &mut String, media_type: &str) {
-    let _ = write!(text, "*(a picture, {media_type})*\n\n");
+    let _ = write!(text, "*(a picture, {})*\n\n", on_a_line(media_type));
 }
 
 /// A code block that nothing in the code can end.
@@ -91,6 +155,25 @@ fn fenced(text: &mut String, language: &str, code: &str) {
     let longest = code.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     let _ = write!(text, "{fence}{language}\n{}\n{fence}\n\n", code.trim_end_matches('\n'));
+}
+
+/// A name in a line of Markdown: as it is, and on one line.
+fn on_a_line(name: &str) -> String {
+    let mut line = String::new();
+    for c in one_line(name).chars() {
+        if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '&' | '~' | '|') {
+            line.push('\\');
+        }
+        line.push(c);
+    }
+    line
+}
+
+fn one_line(text: &str) -> String {
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn escaped(text: &str) -> String {

@@ -2,7 +2,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, params};
 use terret_agent::machine::Record;
 
 use crate::blobs::{Blobs, cut};
@@ -18,6 +18,8 @@ use crate::reader::{Reader, exists};
 pub(crate) struct Owned {
     place: Place,
     db: Connection,
+    /// After the last record: nobody else writes any for as long as the fence is ours.
+    end: Head,
     head: File,
     pub(crate) lock: SharedLock,
     /// Where another session keeps blobs, of which those that are needed here are shared.
@@ -41,8 +43,16 @@ impl Owned {
         let db = open_to_write(&path)?;
         let fence = raise_fence(&db, place)?;
         lock.confirm()?;
-        let head = open_head(&db, place)?;
-        Ok(Self { place: place.clone(), db, head, lock: Arc::new(Mutex::new(Some(lock))), shares_with: None, fence })
+        let (end, head) = (end(&db, place)?, open_head(place)?);
+        Ok(Self {
+            place: place.clone(),
+            db,
+            end,
+            head,
+            lock: Arc::new(Mutex::new(Some(lock))),
+            shares_with: None,
+            fence,
+        })
     }
 
     /// Says that the owner is there.
@@ -55,25 +65,44 @@ impl Owned {
 
     /// Appends all records or none. Durable on return.
     pub(crate) fn append(&mut self, expected: u64, records: &[Record]) -> Result<(), StoreError> {
-        let path = self.place.database();
-        let sqlite = StoreError::sqlite(&path);
         // Deferred, it would be refused at once if somebody had written since it began to read.
-        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&sqlite)?;
-        check_fence(&transaction, self.fence, &self.place)?;
-        let end = end(&transaction, &self.place)?;
-        if end.records != expected {
-            return Err(StoreError::Behind { session: self.place.session.clone(), expected, found: end.records });
-        }
-        let blobs = Blobs { folder: &self.place.blobs(), shared: self.shares_with.as_deref() };
-        let head = insert(&transaction, end, records, blobs, &self.place)?;
-        transaction.commit().map_err(&sqlite)?;
+        self.execute("BEGIN IMMEDIATE")?;
+        let written = self.write(expected, records).and_then(|end| self.execute("COMMIT").map(|()| end));
+        let Ok(end) = written else {
+            // Where this fails, SQLite has done it already.
+            let _ = self.execute("ROLLBACK");
+            return written.map(drop);
+        };
+        self.end = end;
         // The records are durable, whatever becomes of the head. Its place on the disk is taken since it was made.
-        let _ = head.write(&mut self.head);
+        let _ = end.write(&mut self.head);
         Ok(())
     }
 
+    fn write(&self, expected: u64, records: &[Record]) -> Result<Head, StoreError> {
+        check_fence(&self.db, self.fence, &self.place)?;
+        if self.end.records != expected {
+            let (session, found) = (self.place.session.clone(), self.end.records);
+            return Err(StoreError::Behind { session, expected, found });
+        }
+        let blobs = Blobs { folder: &self.place.blobs(), shared: self.shares_with.as_deref() };
+        insert(&self.db, self.end, records, blobs, &self.place)
+    }
+
+    /// Executes a statement that is kept prepared.
+    fn execute(&self, statement: &str) -> Result<(), StoreError> {
+        let done = self.db.prepare_cached(statement).and_then(|mut statement| statement.execute([]));
+        done.map(drop).map_err(StoreError::sqlite(&self.place.database()))
+    }
+
+    /// Says when it was made, in Unix milliseconds, if that was elsewhere.
+    pub(crate) fn set_created(&self, created: i64) -> Result<(), StoreError> {
+        let set = self.db.execute("UPDATE session SET created = ?1", [created]);
+        set.map(drop).map_err(StoreError::sqlite(&self.place.database()))
+    }
+
     /// Says what it was forked from.
-    pub(crate) fn set_origin(&mut self, origin: &str) -> Result<(), StoreError> {
+    pub(crate) fn set_origin(&self, origin: &str) -> Result<(), StoreError> {
         let set = self.db.execute("UPDATE session SET origin = ?1", [origin]);
         set.map(drop).map_err(StoreError::sqlite(&self.place.database()))
     }
@@ -81,14 +110,14 @@ impl Owned {
     /// Lets go of the session. One without records leaves nothing behind.
     pub(crate) fn close(self) {
         let Self { place, db, head, lock, .. } = self;
-        drop(lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let lease = lock.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(LEASE, |lock| lock.lease());
         let empty = is_empty(&db, &place);
         drop(db);
         // While nobody waits for it. Without it, only the head may be behind after a power failure.
         let _ = head.sync_all();
         // Somebody else may have owned it in the meantime: what counts is what is there once it is locked again.
         if empty
-            && let Ok(Ok(_lock)) = Lock::take_free(&place.owner(), LEASE)
+            && let Ok(Ok(_lock)) = Lock::take_free(&place.owner(), lease)
             && Reader::open_place(&place).is_ok_and(|reader| is_empty(&reader.db, &place))
         {
             // If it can't be removed, there is an empty session more, which no list shows.
@@ -101,14 +130,14 @@ fn is_empty(db: &Connection, place: &Place) -> bool {
     end(db, place).is_ok_and(|end| end.records == 0)
 }
 
-fn open_head(db: &Connection, place: &Place) -> Result<File, StoreError> {
+fn open_head(place: &Place) -> Result<File, StoreError> {
     let path = place.head();
-    let io = |error| StoreError::io(&path, error);
-    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(io)?;
-    if file.metadata().map_err(io)?.len() == 0 {
-        end(db, place)?.write(&mut file).map_err(io)?;
-    }
-    Ok(file)
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(|error| StoreError::io(&path, error))
 }
 
 /// Makes the folder of a session, with nothing in it yet. Only its user may look into it: people say secrets to models.
@@ -133,15 +162,15 @@ pub(crate) fn check_end(place: &Place) -> Result<(), StoreError> {
     Err(StoreError::Damaged { session: place.session.clone(), path: place.folder.clone(), damage })
 }
 
-fn check_fence(transaction: &Transaction<'_>, fence: i64, place: &Place) -> Result<(), StoreError> {
+fn check_fence(db: &Connection, fence: i64, place: &Place) -> Result<(), StoreError> {
+    let ask = |what| db.prepare_cached(what);
+    let found = ask("SELECT fence FROM session").and_then(|mut it| it.query_row([], |row| row.get::<_, i64>(0)));
     let sqlite = StoreError::sqlite(&place.database());
-    let mut statement = transaction.prepare_cached("SELECT fence, owner FROM session").map_err(&sqlite)?;
-    let (found, owner): (i64, String) =
-        statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(&sqlite)?;
-    match found == fence {
-        true => Ok(()),
-        false => Err(StoreError::Fenced { session: place.session.clone(), owner }),
+    if found.map_err(&sqlite)? == fence {
+        return Ok(());
     }
+    let owner = ask("SELECT owner FROM session").and_then(|mut it| it.query_row([], |row| row.get(0)));
+    Err(StoreError::Fenced { session: place.session.clone(), owner: owner.map_err(sqlite)? })
 }
 
 /// How many records there are, and the last one's link.

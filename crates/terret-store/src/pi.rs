@@ -27,10 +27,10 @@ impl SqliteJournal {
     ) -> Result<Vec<Damage>, StoreError> {
         let reading = self.reader(session)?.read_all()?;
         let about = self.reader(session)?.about()?;
-        let io = |error| StoreError::io("the export", error);
         let mut line = |entry: &Entry<'_>| -> Result<(), StoreError> {
-            serde_json::to_writer(&mut *out, entry)?;
-            out.write_all(b"\n").map_err(io)
+            let mut line = serde_json::to_vec(entry)?;
+            line.push(b'\n');
+            out.write_all(&line).map_err(StoreError::Output)
         };
         let made = iso(about.created);
         line(&Entry::Session { version: 3, id: session, timestamp: &made, cwd: folder })?;
@@ -51,10 +51,12 @@ impl SqliteJournal {
             let cost = if let Record::ReplyAccepted { cost, .. } = &kept.record { *cost } else { Money::ZERO };
             for message in state.transcript().get(before..).unwrap_or_default() {
                 let (id, parent_id) = next();
+                // What came from elsewhere was appended later than it was said.
+                let said = Some(timestamp(message)).filter(|said| *said > 0);
                 line(&Entry::Message {
                     id,
                     parent_id,
-                    timestamp: &iso(kept.at),
+                    timestamp: &iso(said.unwrap_or(kept.at)),
                     message: PiMessage::of(message, cost),
                 })?;
             }
@@ -232,6 +234,14 @@ impl PiUsage {
             total_tokens: usage.total(),
             cost: PiCost { input: 0, output: 0, cache_read: 0, cache_write: 0, total: cost.dollars() },
         }
+    }
+}
+
+fn timestamp(message: &Message) -> i64 {
+    match message {
+        Message::User(it) => it.timestamp,
+        Message::Assistant(it) => it.timestamp,
+        Message::ToolResult(it) => it.timestamp,
     }
 }
 

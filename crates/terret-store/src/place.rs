@@ -25,6 +25,16 @@ impl Place {
         Self { session: folder.to_owned().into(), root: root.to_owned(), folder: root.join(folder) }
     }
 
+    /// Whether it is in the folder that is its own. One that somebody copied or moved isn't.
+    pub(crate) fn is_its_own(&self) -> bool {
+        self.folder == self.root.join(folder_name(&self.session))
+    }
+
+    /// Whether only the name of its folder is known, which is the hash of its own.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.session.as_str().strip_prefix(HASHED).is_some_and(is_hash)
+    }
+
     pub(crate) fn database(&self) -> PathBuf {
         self.folder.join("journal.db")
     }
@@ -57,15 +67,21 @@ fn folder_name(session: &SessionId) -> String {
     // A device of Windows is at most four characters long.
     let fits = (5..=64).contains(&name.len()) && name.bytes().all(plain);
     let starts_plain = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    if fits && starts_plain && !name.starts_with(HASHED) {
+    // So that a session whose own name can't be read goes by its folder's.
+    if fits && starts_plain && name.strip_prefix(HASHED).is_none_or(is_hash) {
         return name.to_owned();
     }
     let mut hash = sha256(name.as_bytes());
-    hash.truncate(40);
+    hash.truncate(HASH);
     format!("{HASHED}{hash}")
 }
 
+fn is_hash(text: &str) -> bool {
+    text.len() == HASH && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 const HASHED: &str = "name-";
+const HASH: usize = 40;
 
 /// Makes the entries of a folder durable.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), StoreError> {

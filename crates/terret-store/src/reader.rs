@@ -12,12 +12,17 @@ use crate::error::{Damage, StoreError};
 use crate::head::Head;
 use crate::owned::end;
 use crate::place::Place;
+use crate::salvage::salvage;
 
 /// Reads a session from its first record to the last, and then what is appended. It never disturbs the writer.
 #[derive(Debug)]
 pub struct Reader {
     pub(crate) place: Place,
     pub(crate) db: Connection,
+    /// What is wrong with the files, and hasn't been told yet.
+    damage: Vec<Damage>,
+    /// Whether the database is what could be salvaged of the session's.
+    pub(crate) salvaged: bool,
     /// The number of the next record.
     pub(crate) next: u64,
     /// The link of the record before that one, if it could be read.
@@ -54,28 +59,44 @@ impl Reader {
     }
 
     pub(crate) fn open_place(place: &Place) -> Result<Self, StoreError> {
-        let reader = Self::open_any(place.clone())?;
-        match reader.place.session == place.session {
-            true => Ok(reader),
-            false => Err(StoreError::Foreign { path: place.database() }),
-        }
+        Self::open_any(place.clone())
     }
 
     /// Opens whichever session is in a folder.
-    pub(crate) fn open_any(mut place: Place) -> Result<Self, StoreError> {
-        let db = open_to_read(&place)?;
-        let id: String = db
-            .query_row("SELECT id FROM session", [], |row| row.get(0))
-            .map_err(StoreError::sqlite(&place.database()))?;
-        place.session = id.into();
-        let link = Some(chain::start(&place.session));
-        Ok(Self { place, db, next: 0, link })
+    pub(crate) fn open_any(place: Place) -> Result<Self, StoreError> {
+        let opened = open_to_read(&place).and_then(|db| Self::of(db, place.clone(), Vec::new()));
+        let why = match &opened {
+            Ok(reader) if reader.place.is_its_own() => return opened,
+            // Its name may be what was damaged.
+            Ok(_) => "the session's name isn't what was written".to_owned(),
+            Err(error) if error.is_corruption() => error.cause(),
+            Err(_) => return opened,
+        };
+        let salvaged = match salvage(&place)? {
+            Some(db) => Self::of(db, place, vec![Damage::Database { why }])?,
+            None => return opened,
+        };
+        let mut reader = match opened {
+            Ok(reader) if !salvaged.place.is_its_own() => reader,
+            _ => Self { salvaged: true, ..salvaged },
+        };
+        if !reader.place.is_its_own() {
+            reader.damage.push(Damage::Misplaced { session: reader.place.session.clone() });
+        }
+        Ok(reader)
+    }
+
+    fn of(db: Connection, mut place: Place, damage: Vec<Damage>) -> Result<Self, StoreError> {
+        let id: Result<String, _> = db.query_row("SELECT id FROM session", [], |row| row.get(0));
+        place.session = id.map_err(StoreError::sqlite(&place.database()))?.into();
+        let link = (!place.is_nameless()).then(|| chain::start(&place.session));
+        Ok(Self { place, db, damage, salvaged: false, next: 0, link })
     }
 
     /// Reads at most `most` further records; fewer at the end. What is damaged is skipped and told.
     pub fn read(&mut self, most: usize) -> Result<Reading, StoreError> {
         let mut records = Vec::new();
-        let damage = self.each(most, |kept| records.push(kept))?;
+        let damage = self.each(most, &mut |kept| records.push(kept))?;
         Ok(Reading { records, damage })
     }
 
@@ -87,14 +108,18 @@ impl Reader {
     }
 
     /// Takes in everything that is left, a record at a time, and checks the end.
-    pub(crate) fn each_to_the_end(&mut self, take: impl FnMut(Kept)) -> Result<Vec<Damage>, StoreError> {
+    pub(crate) fn each_to_the_end(&mut self, mut take: impl FnMut(Kept)) -> Result<Vec<Damage>, StoreError> {
         // Before the records: what is acknowledged in the meantime is no damage.
         let head = self.head();
-        let mut damage = self.each(usize::MAX, take)?;
+        let mut damage = self.each(usize::MAX, &mut take)?;
         let (known, unreadable) = match head? {
             Ok(known) => (known, None),
-            Err(damage) => (Head { records: 0, link: chain::start(&self.place.session) }, Some(damage)),
+            Err(damage) => (end_of_nothing(&self.place), Some(damage)),
         };
+        if self.next < known.records {
+            damage.extend(self.missed(self.next, known.records)?);
+            damage.extend(self.each(usize::MAX, &mut take)?);
+        }
         if self.next < known.records {
             damage.push(Damage::Shortened { found: self.next, known: known.records });
         }
@@ -103,8 +128,8 @@ impl Reader {
     }
 
     /// Takes in at most `most` further records, one at a time.
-    fn each(&mut self, most: usize, mut take: impl FnMut(Kept)) -> Result<Vec<Damage>, StoreError> {
-        let (mut damage, mut left) = (Vec::new(), most);
+    fn each(&mut self, most: usize, take: &mut dyn FnMut(Kept)) -> Result<Vec<Damage>, StoreError> {
+        let (mut damage, mut left) = (std::mem::take(&mut self.damage), most);
         while left > 0 {
             let before = self.next;
             let scanned = self.scan(left, &mut damage, &mut |kept| {
@@ -112,25 +137,62 @@ impl Reader {
                 take(kept);
             });
             match scanned {
-                Ok(()) if self.next == before => break,
-                Ok(()) => {}
+                Ok(Scanned::Gap { to }) => {
+                    damage.extend(self.missed(self.next, to)?);
+                    if !self.holds(self.next, to)? {
+                        damage.push(Damage::Missing { from: self.next, to });
+                        (self.next, self.link) = (to, None);
+                    }
+                }
+                Ok(Scanned::End) if self.next == before => break,
+                Ok(Scanned::End) => {}
                 Err(error) if error.is_corruption() => {
-                    if !self.step_over(error, &mut damage)? {
-                        break;
+                    if !self.salvage(error.cause())? {
+                        return Err(error);
                     }
                 }
                 Err(error) => return Err(error),
             }
+            damage.append(&mut self.damage);
         }
         Ok(damage)
+    }
+
+    /// Goes on with what can be salvaged. False if that has been done already.
+    fn salvage(&mut self, why: String) -> Result<bool, StoreError> {
+        if self.salvaged {
+            return Ok(false);
+        }
+        self.salvaged = true;
+        let Some(db) = salvage(&self.place)? else { return Ok(false) };
+        self.db = db;
+        self.damage.push(Damage::Database { why });
+        Ok(true)
+    }
+
+    /// Looks for records that SQLite doesn't find, and tells of it if there are some.
+    fn missed(&mut self, from: u64, to: u64) -> Result<Option<Damage>, StoreError> {
+        self.salvage(format!("SQLite doesn't find all records from {from} to {}", to - 1))?;
+        // If there are none, that they are gone says everything.
+        let told = std::mem::take(&mut self.damage).pop();
+        Ok(if self.holds(from, to)? { told } else { None })
+    }
+
+    /// Whether there is one of these records.
+    fn holds(&self, from: u64, to: u64) -> Result<bool, StoreError> {
+        let query = "SELECT EXISTS (SELECT 1 FROM record WHERE seq >= ?1 AND seq < ?2)";
+        self.db.query_row(query, [from, to], |row| row.get(0)).map_err(StoreError::sqlite(&self.place.database()))
     }
 
     /// Checks only that what was acknowledged is there.
     pub(crate) fn check_end(&mut self) -> Result<Vec<Damage>, StoreError> {
         let head = self.head()?;
+        if !self.damage.is_empty() {
+            return Ok(std::mem::take(&mut self.damage));
+        }
         let end = match end(&self.db, &self.place) {
             Ok(end) => end,
-            Err(error) if error.is_corruption() => return Ok(vec![Damage::Database { why: error.to_string() }]),
+            Err(error) if error.is_corruption() => return Ok(vec![Damage::Database { why: error.cause() }]),
             Err(error) => return Err(error),
         };
         let known = match head {
@@ -138,7 +200,10 @@ impl Reader {
             Err(damage) => return Ok(vec![damage]),
         };
         if end.records < known.records {
-            return Ok(vec![Damage::Shortened { found: end.records, known: known.records }]);
+            let damage = self.missed(end.records, known.records)?;
+            let found = self::end(&self.db, &self.place)?.records;
+            let gone = (found < known.records).then_some(Damage::Shortened { found, known: known.records });
+            return Ok(damage.into_iter().chain(gone).collect());
         }
         let Some(last) = known.records.checked_sub(1) else { return Ok(Vec::new()) };
         Ok(match self.link_of(last)? {
@@ -162,15 +227,25 @@ impl Reader {
         link.map_err(StoreError::sqlite(&self.place.database()))
     }
 
-    /// How many records were acknowledged; nothing was if nobody says so.
+    /// How many records were acknowledged.
     fn head(&self) -> Result<Result<Head, Damage>, StoreError> {
         let head = Head::read(&self.place.head()).map_err(|error| StoreError::io(self.place.head(), error))?;
-        let none = Head { records: 0, link: chain::start(&self.place.session) };
-        Ok(head.unwrap_or(Ok(none)).map_err(|_| Damage::HeadUnreadable))
+        // It is there before the database is, and so before any record.
+        let none =
+            || end(&self.db, &self.place).is_ok_and(|end| end.records == 0).then_some(end_of_nothing(&self.place));
+        Ok(match head {
+            Some(head) => head.map_err(|_| Damage::HeadUnreadable),
+            None => none().ok_or(Damage::HeadUnreadable),
+        })
     }
 
-    fn scan(&mut self, most: usize, damage: &mut Vec<Damage>, take: &mut dyn FnMut(Kept)) -> Result<(), StoreError> {
-        let Self { place, db, next, link } = self;
+    fn scan(
+        &mut self,
+        most: usize,
+        damage: &mut Vec<Damage>,
+        take: &mut dyn FnMut(Kept),
+    ) -> Result<Scanned, StoreError> {
+        let Self { place, db, next, link, .. } = self;
         let path = place.database();
         let sqlite = StoreError::sqlite(&path);
         let mut statement = db
@@ -187,8 +262,7 @@ impl Reader {
                 continue;
             }
             if seq > *next {
-                damage.push(Damage::Missing { from: *next, to: seq });
-                *link = None;
+                return Ok(Scanned::Gap { to: seq });
             }
             let (kept, own_link) = take_in(row, seq, *link, place, damage);
             (*next, *link) = (seq + 1, own_link);
@@ -196,22 +270,20 @@ impl Reader {
                 take(kept);
             }
         }
-        Ok(())
+        Ok(Scanned::End)
     }
+}
 
-    /// Goes on after a record that SQLite can't read. False where none follows.
-    fn step_over(&mut self, error: StoreError, damage: &mut Vec<Damage>) -> Result<bool, StoreError> {
-        // Not the database's own word: the number of its last record may be what was damaged.
-        let known = self.head()?.map_or(0, |head| head.records);
-        if self.next >= known {
-            damage.push(Damage::Database { why: error.to_string() });
-            return Ok(false);
-        }
-        damage.push(Damage::Unreadable { record: self.next, why: error.to_string() });
-        self.next += 1;
-        self.link = None;
-        Ok(true)
-    }
+/// Where a scan stopped.
+enum Scanned {
+    /// After as many as were asked for, or where no more follow.
+    End,
+    /// Where records are missing, up to this one.
+    Gap { to: u64 },
+}
+
+fn end_of_nothing(place: &Place) -> Head {
+    Head { records: 0, link: chain::start(&place.session) }
 }
 
 /// Whether a session has a database. One that is gone although records were acknowledged is damage.

@@ -14,6 +14,7 @@ use crate::error::StoreError;
 use crate::index::open_rebuildable;
 use crate::info::SessionInfo;
 use crate::journal::SqliteJournal;
+use crate::numbering::{Numbered, Numbering};
 use crate::reader::Kept;
 
 /// A message that holds what was searched for.
@@ -21,19 +22,22 @@ use crate::reader::Kept;
 pub struct Hit {
     /// The session.
     pub session: SessionInfo,
-    /// The number of the record that holds the message.
+    /// The message's number, from 1: a fork of so many messages ends with it. None if no model has been told it.
+    pub message: Option<u64>,
+    /// The number of the record that holds the message, from 0.
     pub record: u64,
     /// The line in which it was found, cut to what stands around it.
     pub line: String,
 }
 
-const FORMAT: i64 = 1;
-/// Records are only ever appended, so a session is known by when it was made and how many were taken in. Of a text, nothing is kept but which runs of
-/// three characters it has.
+const FORMAT: i64 = 2;
+/// Records are only ever appended, so a session is known by when it was made and how many were taken in, and goes on
+/// with the numbers of its messages. Of a text, nothing is kept but which runs of three characters it has.
 const SCHEMA: &str = "
-CREATE TABLE IF NOT EXISTS session (id TEXT PRIMARY KEY, created INTEGER NOT NULL, records INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS said (id INTEGER PRIMARY KEY, session TEXT NOT NULL, record INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS said_in ON said (session);
+CREATE TABLE IF NOT EXISTS session (id TEXT PRIMARY KEY, created INTEGER NOT NULL, records INTEGER NOT NULL,
+    numbering TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS said (id INTEGER PRIMARY KEY, session TEXT NOT NULL, record INTEGER NOT NULL, message INTEGER);
+CREATE INDEX IF NOT EXISTS said_in ON said (session, record);
 CREATE VIRTUAL TABLE IF NOT EXISTS runs
     USING fts5 (text, content = '', contentless_delete = 1, detail = 'none', tokenize = 'trigram');
 ";
@@ -48,26 +52,29 @@ impl SqliteJournal {
         for session in sessions {
             // A damaged session is searched as far as it can be read.
             let Ok(mut reader) = self.reader(&session.id) else { continue };
-            let mut look = |kept: &Kept| {
+            let mut look = |kept: &Kept, message: Option<u64>| {
                 let line = message_of(&kept.record).and_then(|message| line_with(message, &text));
-                hits.extend(line.map(|line| Hit { session: session.clone(), record: kept.seq, line }));
+                hits.extend(line.map(|line| Hit { session: session.clone(), message, record: kept.seq, line }));
                 hits.len() < most
             };
             match &candidates {
                 Some(candidates) => {
-                    for record in candidates.get(session.id.as_str()).into_iter().flatten() {
+                    for (record, message) in candidates.get(session.id.as_str()).into_iter().flatten() {
                         let Ok(true) = reader.skip_to(*record) else { continue };
                         let Ok(reading) = reader.read(1) else { continue };
-                        if !reading.records.iter().all(&mut look) {
+                        if !reading.records.iter().all(|kept| look(kept, *message)) {
                             return Ok(hits);
                         }
                     }
                 }
                 None => {
+                    let mut numbering = Numbering::default();
                     while let Ok(reading) = reader.read(1000)
                         && !reading.records.is_empty()
                     {
-                        if !reading.records.iter().all(&mut look) {
+                        let numbered = reading.records.iter().flat_map(|kept| numbering.take(kept.seq, &kept.record));
+                        let numbers: HashMap<u64, u64> = numbered.map(|it| (it.record, it.message)).collect();
+                        if !reading.records.iter().all(|kept| look(kept, numbers.get(&kept.seq).copied())) {
                             return Ok(hits);
                         }
                     }
@@ -77,7 +84,7 @@ impl SqliteJournal {
         Ok(hits)
     }
 
-    /// The records that may hold a text, by session; none if they can't be told and everything must be read.
+    /// The records that may hold a text; none if they can't be told and everything must be read.
     fn candidates(&self, sessions: &[SessionInfo], text: &str) -> Option<Candidates> {
         let query = query(text)?;
         let path = self.folder().join("search.db");
@@ -96,30 +103,45 @@ impl SqliteJournal {
 
     /// Takes in what is new, and forgets sessions that are gone.
     fn update(&self, db: &mut Connection, sessions: &[SessionInfo]) -> rusqlite::Result<()> {
-        let mut known: HashMap<String, (i64, u64)> = db
-            .prepare("SELECT id, created, records FROM session")?
-            .query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?
+        let mut known: HashMap<String, (i64, u64, String)> = db
+            .prepare("SELECT id, created, records, numbering FROM session")?
+            .query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?, row.get(3)?))))?
             .collect::<Result<_, _>>()?;
         for session in sessions {
             let name = session.id.as_str();
-            let known = known.remove(name);
-            if known == Some((session.created, session.records)) {
+            let known = known.remove(name).filter(|(created, ..)| *created == session.created);
+            if known.as_ref().is_some_and(|(_, records, _)| *records == session.records) {
                 continue;
             }
             let Ok(mut reader) = self.reader(&session.id) else { continue };
             let transaction = db.transaction()?;
-            let is_same = |&(created, records): &(i64, u64)| created == session.created && records < session.records;
-            match known.filter(is_same).map(|(_, records)| reader.skip_to(records)) {
-                Some(Ok(true)) => {}
-                _ => forget(&transaction, name)?,
-            }
+            let numbering = known
+                .filter(|(_, records, _)| *records < session.records && matches!(reader.skip_to(*records), Ok(true)))
+                .and_then(|(.., numbering)| serde_json::from_str(&numbering).ok());
+            let mut numbering: Numbering = match numbering {
+                Some(numbering) => numbering,
+                None => {
+                    let Ok(anew) = self.reader(&session.id) else { continue };
+                    reader = anew;
+                    forget(&transaction, name)?;
+                    Numbering::default()
+                }
+            };
             while let Ok(reading) = reader.read(200)
                 && !reading.records.is_empty()
             {
-                reading.records.iter().try_for_each(|kept| take_in(&transaction, name, kept))?;
+                for kept in &reading.records {
+                    take_in(&transaction, name, kept)?;
+                    for Numbered { record, message } in numbering.take(kept.seq, &kept.record) {
+                        transaction
+                            .prepare_cached("UPDATE said SET message = ?1 WHERE session = ?2 AND record = ?3")?
+                            .execute(params![message, name, record])?;
+                    }
+                }
             }
-            let keep = "INSERT OR REPLACE INTO session (id, created, records) VALUES (?1, ?2, ?3)";
-            transaction.execute(keep, params![name, session.created, reader.next])?;
+            let keep = "INSERT OR REPLACE INTO session (id, created, records, numbering) VALUES (?1, ?2, ?3, ?4)";
+            let numbering = serde_json::to_string(&numbering).unwrap_or_default();
+            transaction.execute(keep, params![name, session.created, reader.next, numbering])?;
             transaction.commit()?;
         }
         for gone in known.keys() {
@@ -129,7 +151,8 @@ impl SqliteJournal {
     }
 }
 
-type Candidates = HashMap<String, Vec<u64>>;
+/// By session: records, and the numbers of the messages in them.
+type Candidates = HashMap<String, Vec<(u64, Option<u64>)>>;
 
 /// What the index is asked: for each run of three characters, as a text in quotes. None if there is no such run.
 fn query(text: &str) -> Option<String> {
@@ -144,13 +167,13 @@ fn query(text: &str) -> Option<String> {
 
 fn find(db: &Connection, query: &str) -> rusqlite::Result<Candidates> {
     let mut statement = db.prepare(
-        "SELECT said.session, said.record FROM runs JOIN said ON said.id = runs.rowid WHERE runs MATCH ?1
+        "SELECT said.session, said.record, said.message FROM runs JOIN said ON said.id = runs.rowid WHERE runs MATCH ?1
          ORDER BY said.record",
     )?;
     let mut rows = statement.query([query])?;
     let mut found = Candidates::new();
     while let Some(row) = rows.next()? {
-        found.entry(row.get(0)?).or_default().push(row.get(1)?);
+        found.entry(row.get(0)?).or_default().push((row.get(1)?, row.get(2)?));
     }
     Ok(found)
 }

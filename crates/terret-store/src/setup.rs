@@ -29,7 +29,7 @@ pub struct Setup {
     pub wire: Option<String>,
 }
 
-const SCHEMA: &str =
+pub(crate) const SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS setup (only INTEGER PRIMARY KEY CHECK (only = 1), body TEXT NOT NULL) STRICT";
 
 impl SqliteJournal {

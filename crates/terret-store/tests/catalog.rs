@@ -175,6 +175,72 @@ async fn a_search_finds_what_is_new_and_nothing_that_is_gone() {
     assert_eq!((found("zebra").len(), found("okapi").len()), (1, 1));
 }
 
+/// A search, a page and a fork call a message by the same number.
+#[tokio::test]
+async fn messages_have_one_number_everywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = talk(&folder, "weather", "First.").await;
+    talk(&folder, "other", "Elsewhere.").await;
+    // Is known to the index before more is said.
+    journal.search("First", 10).unwrap();
+    let model = ScriptedModel::new([ScriptedReply::text("Notes."), ScriptedReply::text("Third.")]);
+    let agent = Agent::builder(model).build().unwrap();
+    let session = agent.open(Arc::new(journal.clone()), id("weather")).await.unwrap();
+    // A summary takes no number away.
+    assert_eq!(session.compact().report().await.outcome, Outcome::Completed);
+    assert_eq!(session.prompt("Once more.").report().await.outcome, Outcome::Completed);
+    assert!(session.transcript().await.len() < 8);
+    drop(session);
+    let mut page = Vec::new();
+    journal.export_html(&id("weather"), &mut page).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    for (text, number) in
+        [("First.", 1), ("CATS", 3), ("It rains.", 4), ("Still?", 5), ("Once more.", 7), ("Third.", 8), ("Th", 8)]
+    {
+        let hits = journal.search(text, 10).unwrap();
+        let hit = hits.iter().find(|hit| hit.session.id == id("weather")).unwrap();
+        assert_eq!(hit.message, Some(number), "{text}");
+        if number != 3 {
+            let article = page.split(&format!("id=\"m{number}\"")).nth(1).unwrap();
+            assert!(article.split("</article>").next().unwrap().contains(text), "{text}");
+        }
+        let copy = id(&format!("copy-{text}"));
+        journal.fork(&id("weather"), Some(usize::try_from(number).unwrap()), &copy).unwrap();
+        let last = journal.transcript(&copy).unwrap().0;
+        assert!(format!("{:?}", last.last()).contains(text), "{text}");
+        journal.delete(&copy).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_fork_of_more_messages_than_there_are_says_how_many_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = talk(&folder, "weather", "?").await;
+    assert_eq!(journal.fork(&id("weather"), Some(6), &id("all-of-it")).unwrap().left_out, 0);
+    let error = journal.fork(&id("weather"), Some(99), &id("too-much")).unwrap_err();
+    assert!(matches!(error, StoreError::TooFew { messages: 99, there: 6, .. }), "{error}");
+    assert!(error.to_string().contains("has 6 messages, and 99 were asked for"), "{error}");
+    assert_eq!(journal.list().unwrap().len(), 2, "nothing was made");
+}
+
+#[tokio::test]
+async fn a_fork_of_a_damaged_session_says_how_many_messages_it_leaves_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = talk(&folder, "weather", "?").await;
+    let seq = journal.search("It rains.", 1).unwrap()[0].record;
+    let database = rusqlite::Connection::open(folder.path().join("weather/journal.db")).unwrap();
+    database.execute_batch("DROP TRIGGER a_record_is_never_deleted").unwrap();
+    database.execute("DELETE FROM record WHERE seq = ?1", [seq]).unwrap();
+    drop(database);
+    // The answer is lost, and a question and its answer after it can be read.
+    let (readable, damage) = journal.transcript(&id("weather")).unwrap();
+    assert_eq!((readable.len(), damage.is_empty()), (5, false));
+    let forked = journal.fork(&id("weather"), None, &id("copied")).unwrap();
+    assert_eq!((forked.left_out, journal.transcript(&id("copied")).unwrap().0.len()), (2, 3));
+    assert_eq!(journal.fork(&id("weather"), Some(4), &id("some")).unwrap().left_out, 1);
+    assert_eq!(journal.fork(&id("weather"), Some(3), &id("whole")).unwrap().left_out, 0);
+}
+
 #[tokio::test]
 async fn the_search_index_may_be_lost_or_damaged() {
     let folder = tempfile::tempdir().unwrap();
@@ -268,7 +334,7 @@ async fn a_fork_has_the_messages_before_the_cut_and_goes_its_own_way() {
     let journal = talk(&folder, "weather", "Rain?").await;
     let (whole, _) = journal.transcript(&id("weather")).unwrap();
     assert_eq!(whole.len(), 6, "question, call, result, answer, question, answer");
-    for (messages, expected) in [(None, 6), (Some(1), 1), (Some(2), 3), (Some(3), 3), (Some(4), 4), (Some(9), 6)] {
+    for (messages, expected) in [(None, 6), (Some(1), 1), (Some(2), 3), (Some(3), 3), (Some(4), 4), (Some(6), 6)] {
         let new = SessionId::new();
         let forked = journal.fork(&id("weather"), messages, &new).unwrap();
         assert_eq!(forked.damage, []);
@@ -309,7 +375,7 @@ async fn what_is_readable_of_a_damaged_session_can_be_forked_and_the_list_tells_
     let list = journal.list().unwrap();
     assert!(list[0].trouble.as_deref().unwrap().contains("of 12 records are gone from the end"), "{list:?}");
     let forked = journal.fork(&id("session"), None, &id("rescued")).unwrap();
-    assert_eq!(forked.damage, [Damage::Shortened { found: forked.records, known: 12 }]);
+    assert_eq!(forked.damage.last(), Some(&Damage::Shortened { found: forked.records, known: 12 }));
     let whole = texts(0..forked.records, 900);
     assert_eq!(journal.load(&id("rescued")).await.unwrap(), whole);
     assert!(matches!(journal.rename(&id("session"), Some("x")), Err(StoreError::Damaged { .. })));

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use rustix::process::{Signal, getpid, kill_process};
-use terret_agent::machine::{Outcome, Record};
+use terret_agent::machine::{Outcome, Record, State};
 use terret_agent::{
     Agent, EffectClass, Journal, JournalError, Ownership, SessionId, Tool, ToolContext, ToolError, ToolOutput, fold,
 };
@@ -79,6 +79,64 @@ fn killed_at_random_instants_twice_and_resumed() {
     assert!(in_doubt > 0);
 }
 
+/// A summary is written as any record, and then a checkpoint, which may be torn or missing.
+#[tokio::test]
+async fn killed_at_every_write_of_a_compaction_and_resumed() {
+    let talked = || async {
+        let case = Case::new();
+        let replies = (0..3).map(|n| ScriptedReply::text(format!("{n} {}", "y".repeat(4000))));
+        let agent = Agent::builder(ScriptedModel::new(replies)).build().unwrap();
+        let journal = Arc::new(SqliteJournal::new(case.folder.path()));
+        let talk = agent.open(journal, session()).await.unwrap();
+        for _ in 0..3 {
+            assert_eq!(talk.prompt("Go on.").report().await.outcome, Outcome::Completed);
+        }
+        case
+    };
+    let undisturbed = talked().await;
+    let before = undisturbed.records().len();
+    undisturbed.run_with("a_process_with_a_compaction", Kill::Never).wait();
+    let after = undisturbed.records().len();
+    assert_eq!(after - before, 4, "begun, a summary begun, made, ended");
+    assert!(undisturbed.folder.path().join("session/checkpoint").exists());
+    let at_records = (before + 1..=after).flat_map(|at| [Kill::Before(at), Kill::After(at)]);
+    let mut with_checkpoint = 0;
+    for kill in at_records.chain([Kill::BeforeCheckpoint, Kill::InCheckpoint, Kill::AfterCheckpoint]) {
+        let mut case = talked().await;
+        let said = case.records();
+        case.run_with("a_process_with_a_compaction", kill).wait();
+        case.note_kill();
+        let kept = case.records();
+        assert!(kept.starts_with(&said), "{kill:?}: what was said before is still there");
+        with_checkpoint += usize::from(case.folder.path().join("session/checkpoint").exists());
+
+        let journal = Arc::new(SqliteJournal::new(case.folder.path()));
+        let resumed = journal.resume(&session()).await.unwrap();
+        assert_eq!((resumed.records, resumed.state), (kept.len() as u64, fold(&kept)), "{kill:?}");
+        let made = |records: &[Record]| records.iter().filter(|it| matches!(it, Record::Compacted { .. })).count();
+        let notes = (fold(&kept).run().is_some() && made(&kept) == 0).then(|| ScriptedReply::text("Notes."));
+        let model = ScriptedModel::new(notes.into_iter().chain([ScriptedReply::text("So.")]));
+        let agent = Agent::builder(model.clone()).build().unwrap();
+        let open = agent.open(journal, session()).await.unwrap();
+        if open.interrupted().await.is_some() {
+            assert_eq!(open.go_on().report().await.outcome, Outcome::Completed, "{kill:?}");
+        }
+        let report = open.prompt("And now?").report().await;
+        assert_eq!((report.outcome, report.text.as_deref()), (Outcome::Completed, Some("So.")), "{kill:?}");
+        let records = case.records();
+        let summarised = made(&records);
+        assert_eq!(
+            summarised,
+            usize::from(kept.len() > said.len()),
+            "{kill:?}: the summary is made once, or was never begun"
+        );
+        let requests = model.requests();
+        let told = format!("{:?}", requests.last().unwrap().messages[0]);
+        assert_eq!(told.contains("Notes."), summarised == 1, "{kill:?}: {told}");
+    }
+    assert_eq!(with_checkpoint, 2, "a torn one and a whole one");
+}
+
 /// When the process kills itself.
 #[derive(Clone, Copy, Debug)]
 enum Kill {
@@ -87,6 +145,10 @@ enum Kill {
     Before(usize),
     /// After it is durable, and before anybody hears of it.
     After(usize),
+    BeforeCheckpoint,
+    /// While it is written.
+    InCheckpoint,
+    AfterCheckpoint,
 }
 
 /// A session that is run, killed and resumed.
@@ -104,12 +166,19 @@ impl Case {
     }
 
     fn run(&self, kill: Kill) -> Running {
+        self.run_with("a_process_with_a_run", kill)
+    }
+
+    fn run_with(&self, program: &str, kill: Kill) -> Running {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "a_process_with_a_run", "--ignored", "--nocapture", "--quiet"]);
+        command.args(["--exact", program, "--ignored", "--nocapture", "--quiet"]);
         let kill = match kill {
             Kill::Never => String::new(),
             Kill::Before(at) => format!("before {at}"),
             Kill::After(at) => format!("after {at}"),
+            Kill::BeforeCheckpoint => "checkpoint before".into(),
+            Kill::InCheckpoint => "checkpoint in".into(),
+            Kill::AfterCheckpoint => "checkpoint after".into(),
         };
         command.env("TERRET_FOLDER", self.folder.path()).env("TERRET_KILL", kill);
         Running(command.stdout(Stdio::piped()).spawn().unwrap())
@@ -272,14 +341,8 @@ fn id(result: &Message) -> &str {
 #[ignore = "run by the other tests in a process of its own"]
 async fn a_process_with_a_run() {
     let Some(folder) = std::env::var_os("TERRET_FOLDER").map(PathBuf::from) else { return };
-    let kill = std::env::var("TERRET_KILL").unwrap();
-    let kill = match kill.split_once(' ') {
-        None => Kill::Never,
-        Some(("before", at)) => Kill::Before(at.parse().unwrap()),
-        Some((_, at)) => Kill::After(at.parse().unwrap()),
-    };
     println!("ready");
-    let journal = Arc::new(Killing { journal: SqliteJournal::new(&folder), kill, folder: folder.clone() });
+    let journal = Arc::new(Killing::new(&folder));
     let state = fold(&journal.load(&session()).await.unwrap());
     let replied = state.transcript().iter().filter(|message| matches!(&***message, Message::Assistant(_))).count();
     let call = |(id, tool): &(&str, &str)| ToolCall::new(*id, *tool, "{}");
@@ -303,11 +366,35 @@ async fn a_process_with_a_run() {
     assert_eq!(run.report().await.outcome, Outcome::Completed);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "run by another test in a process of its own"]
+async fn a_process_with_a_compaction() {
+    let Some(folder) = std::env::var_os("TERRET_FOLDER").map(PathBuf::from) else { return };
+    let agent = Agent::builder(ScriptedModel::new([ScriptedReply::text("Notes.")])).build().unwrap();
+    let session = agent.open(Arc::new(Killing::new(&folder)), session()).await.unwrap();
+    assert_eq!(session.compact().report().await.outcome, Outcome::Completed);
+}
+
 /// A journal that kills its process.
 struct Killing {
     journal: SqliteJournal,
     kill: Kill,
     folder: PathBuf,
+}
+
+impl Killing {
+    fn new(folder: &Path) -> Self {
+        let kill = std::env::var("TERRET_KILL").unwrap();
+        let kill = match kill.split_once(' ') {
+            None => Kill::Never,
+            Some(("before", at)) => Kill::Before(at.parse().unwrap()),
+            Some(("checkpoint", "before")) => Kill::BeforeCheckpoint,
+            Some(("checkpoint", "in")) => Kill::InCheckpoint,
+            Some(("checkpoint", _)) => Kill::AfterCheckpoint,
+            Some((_, at)) => Kill::After(at.parse().unwrap()),
+        };
+        Self { journal: SqliteJournal::new(folder), kill, folder: folder.into() }
+    }
 }
 
 impl Journal for Killing {
@@ -340,6 +427,27 @@ impl Journal for Killing {
 
     fn load<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Vec<Record>, JournalError>> {
         self.journal.load(session)
+    }
+
+    fn checkpoint<'a>(&'a self, session: &'a SessionId, records: u64, state: &'a State) -> BoxFuture<'a, ()> {
+        let place = self.folder.join(session.as_str());
+        async move {
+            if matches!(self.kill, Kill::BeforeCheckpoint) {
+                kill_process(getpid(), Signal::KILL).unwrap();
+            }
+            self.journal.checkpoint(session, records, state).await;
+            self.journal.flush(session, Duration::from_secs(60));
+            if matches!(self.kill, Kill::InCheckpoint) {
+                // As it is on the disk in between: a new one that nobody reads, which may even have got the name.
+                let whole = std::fs::read(place.join("checkpoint")).unwrap();
+                std::fs::write(place.join("checkpoint.new"), &whole[..whole.len() / 2]).unwrap();
+                std::fs::write(place.join("checkpoint"), &whole[..whole.len() - 1]).unwrap();
+            }
+            if matches!(self.kill, Kill::InCheckpoint | Kill::AfterCheckpoint) {
+                kill_process(getpid(), Signal::KILL).unwrap();
+            }
+        }
+        .boxed()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use terret_agent::machine::Outcome;
 use terret_agent::{Agent, SessionId};
-use terret_llm::{Message, Money, ScriptedModel, ScriptedReply};
+use terret_llm::{Block, Message, Money, ScriptedModel, ScriptedReply, ToolCall};
 use terret_store::{SqliteJournal, StoreError};
 
 /// A file as pi writes it: a branch that was left, a broken line, a call without a result, and a failed reply.
@@ -33,8 +33,13 @@ async fn a_file_of_pi_becomes_a_session_that_goes_on() {
     let journal = SqliteJournal::new(folder.path());
     let imported = journal.import_pi(PI.as_bytes(), &id("imported")).unwrap();
     assert_eq!(imported.messages, 6);
-    let [broken, failed] = imported.left_out.as_slice() else { panic!("{:?}", imported.left_out) };
-    assert!(broken.starts_with("line 7: "), "{broken}");
+    let [broken, failed, left, kinds] = imported.left_out.as_slice() else { panic!("{:?}", imported.left_out) };
+    assert!(
+        broken.starts_with("line 7: ") && broken.contains("; received {\"type\":\"message\",\"id\":\"00000005\""),
+        "{broken}"
+    );
+    assert_eq!(left, "1 entry of branches that were left");
+    assert_eq!(kinds, "1 entry of type \"model_change\"");
     assert_eq!(failed, "line 8: a reply that failed or was aborted");
 
     let (transcript, damage) = journal.transcript(&id("imported")).unwrap();
@@ -52,6 +57,7 @@ async fn a_file_of_pi_becomes_a_session_that_goes_on() {
         ]
     );
     let info = journal.list().unwrap().remove(0);
+    assert_eq!(info.created, 1_767_323_045_000, "as the file says");
     assert_eq!((info.title.as_deref(), info.turns, info.unfinished), (Some("Weather"), 2, false));
     assert_eq!(info.cost, Money::from_nanos(512_500_000), "of the branch that was taken");
     assert_eq!((info.usage.input, info.usage.output, info.usage.cache_write), (4, 26, 7));
@@ -117,15 +123,54 @@ async fn a_compaction_stands_for_what_it_replaced() {
         r#"{"type":"session","version":3,"id":"x"}"#.to_owned(),
         line("1", "null", "long ago"),
         line("2", "\"1\"", "kept"),
-        r#"{"type":"compaction","id":"3","parentId":"2","summary":"much was said","firstKeptEntryId":"2","tokensBefore":9}"#.into(),
+        r#"{"type":"compaction","id":"3","parentId":"2","timestamp":"2026-01-02T03:04:05.000Z","summary":"much was said","firstKeptEntryId":"2","tokensBefore":9}"#.into(),
         line("4", "\"3\"", "later"),
     ];
     let folder = tempfile::tempdir().unwrap();
     let journal = SqliteJournal::new(folder.path());
-    journal.import_pi(file.join("\n").as_bytes(), &id("it")).unwrap();
+    let imported = journal.import_pi(file.join("\n").as_bytes(), &id("it")).unwrap();
+    assert_eq!(imported.left_out, ["1 entry that a summary stands for"]);
     let (transcript, _) = journal.transcript(&id("it")).unwrap();
+    let Message::User(summary) = &*transcript[0] else { panic!() };
+    assert_eq!(summary.timestamp, 1_767_323_045_000, "when it was made");
     let texts: Vec<String> = transcript.iter().map(|message| text(message)).collect();
     assert_eq!(texts, ["A summary of the conversation up to here:\n\nmuch was said", "kept", "later"]);
+}
+
+#[tokio::test]
+async fn what_an_import_leaves_out_is_named_and_times_are_kept() {
+    let file = [
+        r#"{"type":"session","version":3,"id":"x","timestamp":"2026-01-02T03:04:05.000Z"}"#,
+        r#"{"type":"message","id":"1","parentId":null,"timestamp":"2026-01-02T03:04:05.500Z","message":{"role":"user","content":"a"}}"#,
+        r#"{"type":"message","id":"2","parentId":"1","message":{"role":"bashExecution","command":"ls","excludeFromContext":true}}"#,
+        r#"{"type":"label","id":"3","parentId":"2","targetId":"1","label":"here"}"#,
+        r#"{"type":"custom","id":"4","parentId":"3","data":{}}"#,
+        r#"{"type":"label","id":"5","parentId":"4","targetId":"1"}"#,
+        r#"{"type":"message","id":"6","parentId":"5","message":{"role":"wizard","content":"b"}}"#,
+        r#"{"type":"custom_message","id":"7","parentId":"6","timestamp":"2026-01-02T03:04:06.000Z","content":"c"}"#,
+        r#"{"type":"session_info","id":"8","parentId":"7","name":" A\nlong\u001b[31m   name "}"#,
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::new(folder.path());
+    let imported = journal.import_pi(file.join("\n").as_bytes(), &id("it")).unwrap();
+    let [unknown, rest @ ..] = imported.left_out.as_slice() else { panic!("{:?}", imported.left_out) };
+    assert!(unknown.starts_with("line 7: ") && unknown.contains("wizard"), "{unknown}");
+    let expected = ["of commands that were kept from the model", "of type \"label\"", "of type \"custom\""];
+    assert_eq!(rest.len(), 3, "{rest:?}");
+    for (said, (count, what)) in rest.iter().zip([1, 2, 1].into_iter().zip(expected)) {
+        assert!(said.starts_with(&count.to_string()) && said.ends_with(what), "{said}");
+    }
+    let (transcript, _) = journal.transcript(&id("it")).unwrap();
+    let times: Vec<i64> = transcript
+        .iter()
+        .filter_map(|it| if let Message::User(it) = &**it { Some(it.timestamp) } else { None })
+        .collect();
+    assert_eq!(times, [1_767_323_045_500, 1_767_323_046_000]);
+    assert_eq!(journal.list().unwrap()[0].title.as_deref(), Some("A long [31m name"));
+    let mut exported = Vec::new();
+    journal.export_pi(&id("it"), "/", &mut exported).unwrap();
+    let exported = String::from_utf8(exported).unwrap();
+    assert!(exported.contains(r#""timestamp":"2026-01-02T03:04:05.500Z","message":"#), "{exported}");
 }
 
 #[tokio::test]
@@ -144,6 +189,7 @@ async fn what_is_no_file_of_pi_is_refused() {
     for (file, why) in [
         ("", "it has no entries"),
         ("hello", "the first line can't be read"),
+        ("hello", "; received hello"),
         ("{\"type\":\"message\"}", "the first line is of type \"message\", not \"session\""),
         ("{\"type\":\"session\",\"version\":4}", "it is of version 4, and 3 is the newest that is known here"),
     ] {
@@ -224,6 +270,62 @@ It is.
 
 "#;
     assert_eq!(String::from_utf8(text).unwrap(), expected);
+}
+
+/// Whatever stands in a message, the next one begins behind it.
+#[tokio::test]
+async fn nothing_in_a_message_reaches_beyond_it_in_markdown() {
+    for open in [
+        "```",
+        "```rust\nfn main() {}",
+        "~~~~ text\n```\n~~~",
+        "- a list\n\n  ```\n  code",
+        "> ```\n> code",
+        "<details>",
+        "</details>\n</details>",
+        "<!-- a comment",
+        "<script>\nalert(1)",
+        "<pre>\n\n```\n",
+        "text <b>and <!-- more",
+        "    indented",
+        "| a |",
+        "# heading",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = SqliteJournal::new(folder.path());
+        let name = "a`b\n# c*";
+        let reply = ScriptedReply::new([
+            Block::text(open),
+            Block::ToolCall(ToolCall::new("c1", name, serde_json::json!({"text": open}).to_string())),
+        ]);
+        let agent = Agent::builder(ScriptedModel::new([reply, ScriptedReply::text("The end.")])).build().unwrap();
+        let session = agent.open(Arc::new(journal.clone()), id("it")).await.unwrap();
+        assert_eq!(session.prompt(open).report().await.outcome, Outcome::Completed);
+        journal.rename(&id("it"), Some("a\n## b")).unwrap();
+        let mut text = Vec::new();
+        journal.export_markdown(&id("it"), &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let mut headings = Vec::new();
+        let (mut in_heading, mut html) = (false, Vec::new());
+        for event in pulldown_cmark::Parser::new(&text) {
+            use pulldown_cmark::{Event, Tag, TagEnd};
+            match event {
+                Event::Start(Tag::Heading { .. }) => {
+                    in_heading = true;
+                    headings.push(String::new());
+                }
+                Event::End(TagEnd::Heading(_)) => in_heading = false,
+                Event::Text(it) | Event::Code(it) if in_heading => headings.last_mut().unwrap().push_str(&it),
+                Event::Html(it) | Event::InlineHtml(it) => html.push(it.trim().to_owned()),
+                _ => {}
+            }
+        }
+        headings.retain(|heading| heading != "heading");
+        assert_eq!(headings, ["a ## b", "User", "scripted/script", "scripted/script"], "{open:?}\n{text}");
+        let expected = ["<details><summary>Result of a`b # c* (failed)</summary>", "</details>"];
+        assert_eq!(html, expected, "{open:?}\n{text}");
+        assert!(text.contains("**a\\`b # c\\***"), "{text}");
+    }
 }
 
 fn text(message: &Message) -> String {

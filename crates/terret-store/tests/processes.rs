@@ -39,6 +39,26 @@ async fn a_second_process_is_told_who_owns_the_session_until_that_one_dies() {
 }
 
 #[tokio::test]
+async fn whoever_looks_who_owns_a_session_disturbs_nobody_and_notices_a_death_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::new(folder.path());
+    assert_eq!(journal.owner(&session()), None, "there is none");
+    let mut owner = Process::start(folder.path(), None);
+    assert_eq!(owner.ask("own"), "ok");
+    for n in 0..3 {
+        let name = journal.owner(&session()).unwrap();
+        assert!(name.contains(&format!("process {}", owner.0.id())), "{name}");
+        assert_eq!(owner.ask(&format!("append {n} 1")), "ok");
+    }
+    owner.kill();
+    assert_eq!(journal.owner(&session()), None);
+    let owned = journal.own(&session()).await.unwrap();
+    assert!(journal.owner(&session()).is_some());
+    drop(owned);
+    assert_eq!(patiently(async || journal.owner(&session()).is_none().then_some(())).await, ());
+}
+
+#[tokio::test]
 async fn an_owner_that_was_stopped_and_replaced_is_fenced() {
     let folder = tempfile::tempdir().unwrap();
     let mut owner = Process::start(folder.path(), None);

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use tempfile::TempDir;
 use terret_agent::machine::{Answer, Failure, Outcome, Record, Verdict};
 use terret_agent::{
-    Agent, AgentBuilder, EffectClass, Event, Journal, JournalError, Ownership, Run, Session, SessionId, tool,
+    Agent, AgentBuilder, EffectClass, Event, Journal, JournalError, Ownership, Question, Run, Session, SessionId, tool,
 };
 use terret_llm::{Message, ScriptedModel, ScriptedReply, ToolCall};
 use terret_store::SqliteJournal;
@@ -196,7 +196,7 @@ fn asks(_: &ToolCall, _: &serde_json::Value) -> Verdict {
 
 async fn until_asked(run: &mut Run) -> (String, String) {
     while let Some(event) = run.next().await {
-        if let Event::Asked { call, digest, .. } = event {
+        if let Event::Asked(Question { call, digest, .. }) = event {
             return (call.id.clone(), digest);
         }
     }

@@ -56,6 +56,11 @@ struct Readme;
 #[doc = include_str!("../../../docs/testing.md")]
 struct Testing;
 
+/// And those of the book about the library.
+#[cfg(all(doctest, feature = "testing", feature = "store"))]
+#[doc = include_str!("../../../docs/library.md")]
+struct Library;
+
 /// What most programs need.
 pub mod prelude {
     pub use terret_agent::machine::{Limits, Outcome};

@@ -4,34 +4,37 @@
 //! for the next input. The driver owns everything that it starts: nothing outlives the run unowned.
 
 mod call;
+mod cancel;
 mod clock;
+mod end;
+mod stop;
 mod task;
 pub(crate) mod trace;
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
-use terret_llm::{Message, Money, Usage};
+use terret_llm::Message;
 use tokio::sync::{OwnedMutexGuard, mpsc};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::call::ModelCall;
 use self::clock::{Clock, until};
+use self::end::{NotDurable, said};
 use self::task::{Finished, TaskId, TaskKind, Work};
 use crate::agent::Agent;
 use crate::budget::SharedBudget;
-use crate::event::{Event, Publisher, Report};
-use crate::journal::{Journal, Ownership, SessionId};
-use crate::machine::{
-    Effect, Failure, Input, Outcome, Prompt, QueueKind, Record, Spent, Stage, State, apply, decide, due,
-};
+use crate::event::{Event, Publisher, Question, Report};
+use crate::journal::{Journal, JournalError, Ownership, Resumed, SessionId};
+use crate::machine::{CallStage, Effect, Input, Prompt, QueueKind, Record, Stage, State, Task, apply, decide, due};
 use crate::review::Reviewer;
 use crate::tool::Progress;
 
+pub(crate) use self::cancel::Cancel;
 pub(crate) use self::clock::now;
 
 /// A session's state and how many records it is the fold of.
@@ -39,26 +42,20 @@ pub(crate) use self::clock::now;
 pub(crate) struct Log {
     pub(crate) state: State,
     pub(crate) records: u64,
+    /// The journal has failed, and may have kept more than that. It is read anew before anything is appended.
+    pub(crate) stale: bool,
     /// Held as long as somebody may append.
     pub(crate) _ownership: Ownership,
 }
 
-/// A request to cancel, with the reason of whoever asked first.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Cancel {
-    token: CancellationToken,
-    reason: Arc<OnceLock<String>>,
-}
-
-impl Cancel {
-    pub(crate) fn request(&self, reason: String) {
-        // Only the first reason counts.
-        let _ = self.reason.set(reason);
-        self.token.cancel();
-    }
-
-    fn reason(&self) -> String {
-        self.reason.get().cloned().unwrap_or_default()
+impl Log {
+    /// Takes in what the journal holds, if it has failed since.
+    pub(crate) async fn catch_up(&mut self, journal: &dyn Journal, session: &SessionId) -> Result<(), JournalError> {
+        if self.stale {
+            let Resumed { state, records } = journal.resume(session).await?;
+            (self.state, self.records, self.stale) = (state, records, false);
+        }
+        Ok(())
     }
 }
 
@@ -77,8 +74,14 @@ pub(crate) struct Driver {
     call: Option<ModelCall>,
     /// Everything else in flight, and which effect each task is.
     tasks: JoinSet<Finished>,
-    in_flight: HashMap<tokio::task::Id, TaskId>,
+    in_flight: HashMap<tokio::task::Id, InFlight>,
     started: HashSet<TaskId>,
+    /// The calls whose tools were announced by this driver, and whether each has begun.
+    begun: HashMap<String, Arc<AtomicBool>>,
+    /// The calls whose tools could not be stopped.
+    unstoppable: Vec<(String, AbortHandle)>,
+    /// What stopping everything came to, and is yet to be decided about.
+    stopped: VecDeque<Input>,
     /// Fires when everything has to stop. A run that goes on after that has a new one.
     stop: CancellationToken,
     /// The digests of questions that were published.
@@ -91,6 +94,14 @@ pub(crate) struct Driver {
     progress: Option<(mpsc::Sender<Progress>, mpsc::Receiver<Progress>)>,
     /// The run's spending and undelivered messages, kept across its end.
     ending: Option<Report>,
+    /// The numbers of the undelivered messages.
+    handed_back: Vec<u64>,
+}
+
+/// A task, and the effect that it is.
+struct InFlight {
+    id: TaskId,
+    task: AbortHandle,
 }
 
 /// What people say to a run. Boxed, because a channel has room for many from the start.
@@ -103,9 +114,6 @@ pub(crate) struct Reins {
     pub(crate) cancel: Cancel,
     pub(crate) reviewer: Reviewer,
 }
-
-/// The journal could not keep a record.
-struct NotDurable(String);
 
 impl Driver {
     pub(crate) fn new(
@@ -130,6 +138,9 @@ impl Driver {
             tasks: JoinSet::new(),
             in_flight: HashMap::new(),
             started: HashSet::new(),
+            begun: HashMap::new(),
+            unstoppable: Vec::new(),
+            stopped: VecDeque::new(),
             stop: CancellationToken::new(),
             asked: HashSet::new(),
             wake: None,
@@ -137,29 +148,39 @@ impl Driver {
             validated: HashMap::new(),
             progress: None,
             ending: None,
+            handed_back: Vec::new(),
         }
     }
 
     /// Runs to the end.
     ///
     /// A session whose last run was interrupted goes on with that one, and takes the prompt as steering, before anything
-    /// else is started. Where that run only has to end, the prompt starts its own.
+    /// else is started. Where that run only has to end, the prompt starts its own. One that wants something else than an
+    /// answer takes its place.
     pub(crate) async fn run(mut self, mut prompt: Box<Prompt>) -> Report {
+        if let Err(error) = self.log.catch_up(&*self.journal, &self.session).await {
+            let failed = NotDurable { error, end: false };
+            let report = self.not_durable(failed, prompt.message.take().map(|message| Arc::new(message.into()))).await;
+            return self.end(report, Vec::new());
+        }
         prompt.exceeded = self.agent.0.shared.as_ref().and_then(SharedBudget::exhausted);
+        let takes_its_place = self.reviewer.is_some() || prompt.task == Task::Compact;
         let (mut first, mut prompt) = if self.log.state.run().is_none() {
             (vec![Input::Prompt(*prompt)], None)
-        } else if prompt.message.is_some() && self.only_has_to_end() {
+        } else if (prompt.message.is_some() || takes_its_place) && self.only_has_to_end() {
             (vec![Input::Resume], Some(prompt))
+        } else if takes_its_place {
+            (vec![Input::Cancel { reason: "another run takes its place".into() }], Some(prompt))
         } else {
             let steering = prompt.message.map(|message| Input::Queue { kind: QueueKind::Steering, message });
             (steering.into_iter().chain([Input::Resume]).collect(), None)
         };
         let mut waited = Vec::new();
-        let mut report = 'run: loop {
+        let report = 'run: loop {
             for input in first.drain(..) {
                 let said = said(&input);
-                if let Err(NotDurable(error)) = self.step(input).await {
-                    break 'run self.not_durable(error, said).await;
+                if let Err(failed) = self.step(input).await {
+                    break 'run self.not_durable(failed, said).await;
                 }
             }
             if let Some(report) = self.ending.take() {
@@ -182,10 +203,7 @@ impl Driver {
             }
             first.push(self.next_input().await);
         };
-        report.undelivered.splice(..0, waited);
-        let report = self.with_late_messages(report);
-        self.publisher.publish(&Event::Ended(report.clone()));
-        report
+        self.end(report, waited)
     }
 
     /// Whether the run that was interrupted does nothing any more but end.
@@ -208,14 +226,6 @@ impl Driver {
         self.commit(input).await
     }
 
-    /// Ends a run whose journal has failed, with what was said when it did.
-    async fn not_durable(&mut self, error: String, said: Option<Arc<Message>>) -> Report {
-        Box::pin(self.stop_everything()).await;
-        let mut report = self.report(Outcome::Failed { failure: Failure::Journal(error) });
-        report.undelivered.extend(said);
-        report
-    }
-
     /// Decides, makes the records durable, and only then takes them in and tells of them.
     async fn commit(&mut self, input: Input) -> Result<(), NotDurable> {
         let records = decide(&self.log.state, input, self.clock.now());
@@ -229,7 +239,18 @@ impl Driver {
             self.stop.cancel();
         }
         let expected = self.log.records;
-        self.journal.append(&self.session, expected, &records).await.map_err(|error| NotDurable(error.to_string()))?;
+        self.log.stale = true;
+        let appended = tokio::select! {
+            biased;
+            appended = self.journal.append(&self.session, expected, &records) => appended,
+            () = self.cancel.requested_for(self.agent.0.grace) => Err(JournalError::Storage("it did not answer, and the run was cancelled".into())),
+        };
+        // Where others have gone on, the session is theirs, and to be opened anew.
+        self.log.stale = matches!(appended, Err(JournalError::Storage(_)));
+        if let Err(error) = appended {
+            let end = records.iter().any(|record| matches!(record, Record::RunEnded { .. }));
+            return Err(NotDurable { error, end });
+        }
         self.log.records += records.len() as u64;
         for record in &records {
             self.take_in(record);
@@ -253,6 +274,7 @@ impl Driver {
         };
         let before = self.log.state.transcript().len();
         let epoch = self.log.state.epoch();
+        let asked = if let Record::CallApproved { .. } = record { self.asked_calls() } else { Vec::new() };
         apply(&mut self.log.state, record);
         let publish = |event| self.publisher.publish(&event);
         match record {
@@ -273,10 +295,25 @@ impl Driver {
             Record::Compacted { summary, cut, .. } => {
                 return publish(Event::Compacted { summary: summary.clone(), replaced: *cut });
             }
-            Record::CallClosed { result } => publish(Event::ToolEnded { result: result.clone() }),
+            Record::CallApproved { .. } => {
+                let batch = self.log.state.batch();
+                let calls = asked.iter().filter_map(|id| batch?.get(id));
+                let approved = calls.filter(|call| !matches!(call.stage, CallStage::Asked { .. }));
+                approved.map(|it| Event::Approved { call: it.call.clone() }).for_each(publish);
+            }
+            Record::CallOpened { call_id } => _ = self.begun.insert(call_id.clone(), Arc::default()),
+            Record::CallClosed { result } => {
+                if let Message::ToolResult(result) = &**result {
+                    self.begun.remove(&result.tool_call_id);
+                }
+                publish(Event::ToolEnded { result: result.clone() });
+            }
             Record::Cancelled { reason } => publish(Event::Cancelled { reason: reason.clone() }),
             Record::Interrupted => publish(Event::Interrupted),
-            Record::Halted { .. } => self.stop = CancellationToken::new(),
+            Record::Halted { still_running } => {
+                self.stop = CancellationToken::new();
+                publish(Event::Halted { still_running: still_running.clone() });
+            }
             _ => {}
         }
         for message in self.log.state.transcript().get(before..).unwrap_or_default() {
@@ -284,9 +321,23 @@ impl Driver {
         }
     }
 
-    /// Starts what is due and not yet in flight.
+    /// The ids of the calls that somebody is asked about.
+    fn asked_calls(&self) -> Vec<String> {
+        let calls = self.log.state.batch().into_iter().flat_map(|batch| &batch.calls);
+        let asked = calls.filter(|call| matches!(call.stage, CallStage::Asked { .. }));
+        asked.map(|call| call.call.id.clone()).collect()
+    }
+
+    /// Starts what is due and not yet in flight. A review that isn't due any more, because somebody has said something
+    /// meanwhile, is dropped.
     fn start_due(&mut self) {
         self.wake = None;
+        let epoch = self.log.state.epoch();
+        let outdated = |it: &InFlight| it.id.kind == TaskKind::Review && it.id.epoch != epoch;
+        for (_, outdated) in self.in_flight.extract_if(|_, it| outdated(it)) {
+            outdated.task.abort();
+            self.started.remove(&outdated.id);
+        }
         let mut start = Vec::new();
         for effect in due(&self.log.state) {
             let (epoch, work) = match effect {
@@ -299,8 +350,8 @@ impl Driver {
                 }
                 Effect::Ask { call, question, digest } => {
                     if self.asked.insert(digest.clone()) {
-                        let (call, question) = (Arc::new(call.clone()), question.to_owned());
-                        self.publisher.publish(&Event::Asked { call, question, digest });
+                        let (call, text) = (Arc::new(call.clone()), question.to_owned());
+                        self.publisher.publish(&Event::Asked(Question { call, text, digest }));
                     }
                     continue;
                 }
@@ -326,7 +377,7 @@ impl Driver {
         for (id, work) in start {
             if self.started.insert(id.clone()) {
                 let task = self.spawn(work);
-                self.in_flight.insert(task, id);
+                self.in_flight.insert(task.id(), InFlight { id, task });
             }
         }
     }
@@ -334,8 +385,13 @@ impl Driver {
     /// Waits for what happens next. A cancel comes first, then what people say, then what has finished.
     async fn next_input(&mut self) -> Input {
         if self.is_stopping() {
-            // Boxed, because every waiting run would hold the room for it.
-            return Box::pin(self.stop_everything()).await;
+            if self.stopped.is_empty() {
+                // Boxed, because every waiting run would hold the room for it.
+                self.stopped = Box::pin(self.stop_everything()).await;
+            }
+            if let Some(input) = self.stopped.pop_front() {
+                return input;
+            }
         }
         loop {
             tokio::select! {
@@ -350,7 +406,11 @@ impl Driver {
                     return Input::Wake;
                 }
                 Some((call_id, text)) = next_of(&mut self.progress) => {
-                    self.publisher.publish(&Event::ToolProgress { call_id, text });
+                    // A tool that could not be stopped has nothing to tell any more.
+                    let call = self.log.state.batch().and_then(|batch| batch.get(&call_id));
+                    if call.is_some_and(|call| call.stage == CallStage::Open) {
+                        self.publisher.publish(&Event::ToolProgress { call_id, text });
+                    }
                 }
                 Some(input) = ModelCall::next_input(&mut self.call, &self.publisher) => {
                     // The request shares the transcript: let go of it before the transcript grows.
@@ -366,66 +426,12 @@ impl Driver {
         }
     }
 
-    /// Stops the model call, tells the tools, waits for the grace period, and then drops what is left. Names the calls
-    /// whose tools go on all the same, because they block their thread.
-    async fn stop_everything(&mut self) -> Input {
-        self.stop.cancel();
-        let (usage, cost) = match self.call.take() {
-            Some(call) => call.stopped().await,
-            None => (Usage::default(), Money::ZERO),
-        };
-        self.join_until(Instant::now() + self.agent.0.grace).await;
-        self.tasks.abort_all();
-        self.join_until(Instant::now() + Duration::from_millis(100)).await;
-        self.tasks.detach_all();
-        self.started.clear();
-        self.validated.clear();
-        let left = self.in_flight.drain().map(|(_, id)| id);
-        let still_running = left.filter(|id| id.kind == TaskKind::Tool).map(|id| id.call_id).collect();
-        Input::Stopped { still_running, usage, cost }
-    }
-
-    async fn join_until(&mut self, deadline: Instant) {
-        while let Ok(Some(finished)) = tokio::time::timeout_at(deadline, self.tasks.join_next_with_id()).await {
-            let id = finished.map_or_else(|error| error.id(), |(id, _)| id);
-            self.in_flight.remove(&id);
-        }
-    }
-
     fn is_stopping(&self) -> bool {
         self.log.state.run().is_some_and(|run| matches!(run.stage, Stage::Stopping(_)))
     }
 
     fn cancel_requested(&self) -> bool {
         !self.cancel_seen && self.cancel.token.is_cancelled()
-    }
-
-    fn report(&self, outcome: Outcome) -> Report {
-        let spent = self.log.state.run().map_or_else(Spent::default, |run| run.spent);
-        let last = self.log.state.transcript().last().map(|message| &**message);
-        let text = match (&outcome, last) {
-            (Outcome::Completed, Some(Message::Assistant(reply))) => Some(reply.text()),
-            _ => None,
-        };
-        let undelivered = self.log.state.queue().iter().map(|queued| queued.message.clone()).collect();
-        Report { outcome, spent, text, undelivered }
-    }
-
-    /// Hands back what was said while the run was ending.
-    fn with_late_messages(&mut self, mut report: Report) -> Report {
-        self.inbox.close();
-        while let Ok(input) = self.inbox.try_recv() {
-            report.undelivered.extend(said(&input));
-        }
-        report
-    }
-}
-
-/// What somebody says with an input.
-fn said(input: &Input) -> Option<Arc<Message>> {
-    match input {
-        Input::Queue { message, .. } | Input::Interrupt { message } => Some(Arc::new(message.clone().into())),
-        _ => None,
     }
 }
 

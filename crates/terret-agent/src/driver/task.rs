@@ -2,17 +2,19 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use terret_llm::{ErrorKind, Message, ModelError, Money, ToolCall, Usage};
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::call::{cost, failed};
-use super::{Driver, trace};
+use super::{Driver, InFlight, trace};
 use crate::agent::Agent;
 use crate::compaction::{Summary, SummaryFailed};
 use crate::event::Event;
@@ -59,6 +61,15 @@ pub(super) enum Finished {
     Discovered(Option<ToolOutput>),
 }
 
+impl Finished {
+    /// What it has used up of the model.
+    pub(super) fn used(&self) -> Option<(Usage, Money)> {
+        let Finished::Summarised(summary, cost) = self else { return None };
+        let usage = summary.as_ref().map_or_else(|failed| failed.usage, |summary| summary.usage);
+        Some((usage, *cost))
+    }
+}
+
 impl Work {
     pub(super) fn id(&self, epoch: Epoch) -> TaskId {
         let (kind, call_id) = match self {
@@ -74,7 +85,7 @@ impl Work {
 }
 
 impl Driver {
-    pub(super) fn spawn(&mut self, work: Work) -> tokio::task::Id {
+    pub(super) fn spawn(&mut self, work: Work) -> AbortHandle {
         let agent = self.agent.clone();
         let cancel = self.stop.child_token();
         match work {
@@ -107,21 +118,23 @@ impl Driver {
                 let context = ToolContext { call_id: call.id.clone(), idempotency_key: key, cancel, progress };
                 let validated = self.validated.remove(&call.id);
                 let span = trace::tool(&call);
+                // What another driver has announced may have begun there.
+                let begun = self.begun.entry(call.id.clone()).or_insert_with(|| Arc::new(true.into())).clone();
                 let running = async move {
-                    let output = run_tool(&agent, &call, validated, context).await;
+                    let output = run_tool(&agent, &call, validated, context, &begun).await;
                     trace::tool_ended(&output);
                     Finished::Ran(output)
                 };
                 self.tasks.spawn(running.instrument(span))
             }
             Work::Discover { call, key } => self.tasks.spawn(async move {
-                match agent.0.tools.get(&call.name) {
-                    Some(tool) => Finished::Discovered(tool.discover(&key).await),
-                    None => Finished::Discovered(None),
-                }
+                let Some(tool) = agent.0.tools.get(&call.name) else { return Finished::Discovered(None) };
+                Finished::Discovered(match tool.discover(&key).await {
+                    Some(output) => Some(for_the_model(&agent, &call, output).await),
+                    None => None,
+                })
             }),
         }
-        .id()
     }
 
     /// What a task came to, as an input. A task that panicked has come to something, too.
@@ -133,7 +146,7 @@ impl Driver {
             Ok((id, finished)) => (id, Some(finished)),
             Err(error) => (error.id(), None),
         };
-        let id = self.in_flight.remove(&id)?;
+        let InFlight { id, .. } = self.in_flight.remove(&id)?;
         self.started.remove(&id);
         let TaskId { kind, epoch, call_id } = id;
         Some(match (finished, kind) {
@@ -202,8 +215,14 @@ async fn gate(agent: &Agent, call: &ToolCall, approved: bool) -> Finished {
     }
 }
 
-/// Runs a tool between its hooks. Its error and its panic are its output.
-async fn run_tool(agent: &Agent, call: &ToolCall, validated: Option<Value>, context: ToolContext) -> ToolOutput {
+/// Runs a tool between its hooks, and tells when it has begun. Its error and its panic are its output.
+async fn run_tool(
+    agent: &Agent,
+    call: &ToolCall,
+    validated: Option<Value>,
+    context: ToolContext,
+    begun: &AtomicBool,
+) -> ToolOutput {
     let parts = &agent.0;
     let Some(tool) = parts.tools.get(&call.name) else { return ToolOutput::error(gone(&call.name)) };
     let arguments = match validated.map(Ok).or_else(|| parts.tools.validate(&call.name, &call.arguments)) {
@@ -217,10 +236,17 @@ async fn run_tool(agent: &Agent, call: &ToolCall, validated: Option<Value>, cont
     if context.cancel.is_cancelled() {
         return ToolOutput::error("The tool was stopped before it started.");
     }
+    begun.store(true, Ordering::Release);
     let time_limit = tool.time_limit().or(parts.tool_time_limit);
     let output = within(time_limit, parts.grace, context, |context| caught(tool, arguments, context)).await;
+    for_the_model(agent, call, output).await
+}
+
+/// An output after its hooks, and within the limits.
+async fn for_the_model(agent: &Agent, call: &ToolCall, output: ToolOutput) -> ToolOutput {
+    let parts = &agent.0;
     let output = parts.hooks.after_tool(call, output).await;
-    limit(output, parts.output_limit, &call.id, parts.spill.as_deref()).await
+    limit(output, parts.room, &call.id, parts.spill.as_deref()).await
 }
 
 async fn caught(tool: &dyn Tool, arguments: Value, context: ToolContext) -> ToolOutput {

@@ -58,7 +58,6 @@ impl Progress {
                 });
                 self.lose_open_calls(CallStage::Interrupted);
                 if let Some(prompt) = prompt {
-                    self.tail = Tail::ToAnswer;
                     self.enqueue(QueueKind::Steering, prompt);
                 }
             }
@@ -123,11 +122,19 @@ impl Progress {
             Record::Cancelled { reason } => {
                 self.with_run(|run| run.stage = Stage::Stopping(StopCause::Cancelled(reason.clone())));
             }
-            Record::Interrupted => self.with_run(|run| run.stage = Stage::Stopping(StopCause::Interrupted)),
+            Record::Interrupted => self.with_run(|run| {
+                let until = if let Stage::Waiting { until } = run.stage { Some(until) } else { None };
+                run.stage = Stage::Stopping(StopCause::Interrupted { until });
+            }),
             Record::Halted { .. } => {
                 self.epoch = self.epoch.next();
                 self.lose_open_calls(CallStage::Interrupted);
-                self.with_run(|run| run.stage = Stage::Acting);
+                self.with_run(|run| {
+                    run.stage = match run.stage {
+                        Stage::Stopping(StopCause::Interrupted { until: Some(until) }) => Stage::Waiting { until },
+                        _ => Stage::Acting,
+                    }
+                });
             }
             Record::Resumed => {
                 self.epoch = self.epoch.next();
@@ -201,10 +208,16 @@ impl Progress {
             call.edited = true;
             call.call = Arc::new(ToolCall { arguments: Arguments::new(arguments), ..(*call.call).clone() });
         }
-        let tool = call.call.name.clone();
-        if for_run {
-            self.with_run(|run| _ = run.approved.insert(tool));
+        if !for_run {
+            return;
         }
+        let tool = call.call.name.clone();
+        for sibling in self.batch.iter_mut().flat_map(|batch| &mut batch.calls) {
+            if sibling.call.name == tool && matches!(sibling.stage, CallStage::Asked { .. }) {
+                sibling.stage = CallStage::Gating { approved: true };
+            }
+        }
+        self.with_run(|run| _ = run.approved.insert(tool));
     }
 
     /// What was open may have been lost half way. At-most-once calls are in doubt; the others go to `harmless`.

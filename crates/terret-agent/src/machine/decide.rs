@@ -59,7 +59,7 @@ impl Plan<'_> {
             return;
         };
         let cause = if let Stage::Stopping(cause) = &run.stage { Some(cause.clone()) } else { None };
-        let goes_on = matches!(cause, None | Some(StopCause::Interrupted));
+        let goes_on = matches!(cause, None | Some(StopCause::Interrupted { .. }));
         let expired = run.deadline().is_some_and(|deadline| self.at >= deadline);
         match input {
             Input::Prompt(_) => {}
@@ -83,6 +83,13 @@ impl Plan<'_> {
                 self.commit(Record::BudgetExceeded { budget });
             }
             Input::Exhausted { .. } => {}
+            Input::NeverBegun { epoch, call_id } => {
+                let call = self.progress.batch.as_ref().and_then(|batch| batch.get(&call_id));
+                let announced = call.filter(|call| epoch == self.progress.epoch && call.stage == CallStage::Open);
+                if let Some((cause, call)) = cause.zip(announced) {
+                    self.commit(error(call, told::stopped(&cause), self.at));
+                }
+            }
             Input::Stopped { still_running, usage, cost } => {
                 if let Some(cause) = cause {
                     self.stopped(cause, still_running, usage, cost);
@@ -116,8 +123,8 @@ impl Plan<'_> {
                         // What a person has approved for the run saves the question, and nothing else.
                         Verdict::Ask { .. } if self.is_approved(&call) => Record::CallAllowed { call_id },
                         Verdict::Ask { question } => Record::CallAsked { call_id, question },
-                        Verdict::Deny { reason } => error(&call, told::denied(&reason), self.at),
-                        Verdict::Reject { explanation } => error(&call, explanation, self.at),
+                        Verdict::Deny { reason } => self.result(&call, ToolOutput::error(told::denied(&reason))),
+                        Verdict::Reject { explanation } => self.result(&call, ToolOutput::error(explanation)),
                     });
                 }
             }
@@ -125,19 +132,18 @@ impl Plan<'_> {
                 let epoch = self.progress.epoch;
                 let asked = self.acting(epoch, &call_id, |stage| matches!(stage, CallStage::Asked { .. }));
                 if let Some(call) = asked.filter(|call| self.digest(call) == digest) {
-                    self.commit(answered(&call, answer, self.at));
+                    self.commit(self.answered(&call, answer));
                 }
             }
             Input::ToolFinished { epoch, call_id, output } => {
                 if let Some(call) = self.acting(epoch, &call_id, |stage| *stage == CallStage::Open) {
-                    let output = self.annotated(&call, output);
-                    self.commit(close(&call, output, self.at));
+                    self.commit(self.result(&call, output));
                 }
             }
             Input::Discovered { epoch, call_id, output } => {
                 if let Some(call) = self.acting(epoch, &call_id, |stage| *stage == CallStage::InDoubt) {
                     self.commit(match output {
-                        Some(output) => close(&call, output, self.at),
+                        Some(output) => self.result(&call, output),
                         None => error(&call, told::OUTCOME_UNKNOWN, self.at),
                     });
                 }
@@ -161,7 +167,7 @@ impl Plan<'_> {
         self.commit(match cause {
             StopCause::Cancelled(reason) => ended(Outcome::Cancelled { reason, still_running }),
             StopCause::OutOfTime => ended(Outcome::OutOfBudget { budget: Budget::WallTime, still_running }),
-            StopCause::Interrupted => Record::Halted { still_running },
+            StopCause::Interrupted { .. } => Record::Halted { still_running },
         });
     }
 
@@ -235,28 +241,23 @@ impl Plan<'_> {
         awaited.then(|| call.clone())
     }
 
-    /// An output with what the model has to know beside it.
-    fn annotated(&self, call: &Call, mut output: ToolOutput) -> ToolOutput {
-        if call.edited {
-            output.content.insert(0, Content::text(told::edited(call.call.arguments.as_str())));
+    fn answered(&self, call: &Call, answer: Answer) -> Record {
+        let call_id = call.call.id.clone();
+        match answer {
+            Answer::Approve => Record::CallApproved { call_id, arguments: None, for_run: false },
+            Answer::ApproveForRun => Record::CallApproved { call_id, arguments: None, for_run: true },
+            Answer::Edit(arguments) => Record::CallApproved { call_id, arguments: Some(arguments), for_run: false },
+            Answer::Deny { reason } => self.result(call, ToolOutput::error(told::denied(&reason))),
         }
-        let run = self.progress.run.as_ref();
-        if let Some((run, limit)) = run.and_then(|run| Some((run, run.limits.repeats?)))
-            && run.repeats() >= limit.warn.get()
-        {
-            output.content.push(Content::text(told::repeated(run.repeats(), limit.end.get())));
-        }
-        output
     }
-}
 
-fn answered(call: &Call, answer: Answer, at: i64) -> Record {
-    let call_id = call.call.id.clone();
-    match answer {
-        Answer::Approve => Record::CallApproved { call_id, arguments: None, for_run: false },
-        Answer::ApproveForRun => Record::CallApproved { call_id, arguments: None, for_run: true },
-        Answer::Edit(arguments) => Record::CallApproved { call_id, arguments: Some(arguments), for_run: false },
-        Answer::Deny { reason } => error(call, told::denied(&reason), at),
+    /// Closes a call with what came of it.
+    fn result(&self, call: &Call, output: ToolOutput) -> Record {
+        let output = match &self.progress.run {
+            Some(run) => run.warned(output),
+            None => output,
+        };
+        close(call, output, self.at)
     }
 }
 
@@ -277,8 +278,9 @@ fn violation(reply: &AssistantMessage, transcript: &Transcript) -> Option<Violat
         _ => true,
     };
     match reply.stop_reason {
-        StopReason::Pause => None,
         StopReason::Refusal => None,
+        // The provider goes on from what it has thought.
+        StopReason::Pause if reply.content.iter().any(|block| matches!(block, Block::Thinking(_))) => None,
         _ if !reply.content.iter().any(says_something) => Some(Violation::NoContent(reply.stop_reason)),
         StopReason::ToolUse if seen.is_empty() => Some(Violation::ToolUseWithoutCalls),
         _ => None,
@@ -293,8 +295,11 @@ pub(super) fn error(call: &Call, text: impl Into<String>, at: i64) -> Record {
     close(call, ToolOutput::error(text), at)
 }
 
-fn close(call: &Call, output: ToolOutput, at: i64) -> Record {
-    let call = &call.call;
+pub(super) fn close(it: &Call, mut output: ToolOutput, at: i64) -> Record {
+    let call = &it.call;
+    if it.edited {
+        output.content.insert(0, Content::text(told::edited(call.arguments.as_str())));
+    }
     Record::CallClosed {
         result: Arc::new(Message::ToolResult(ToolResultMessage {
             tool_call_id: call.id.clone(),

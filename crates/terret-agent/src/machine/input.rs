@@ -122,6 +122,13 @@ pub enum Input {
         /// Why; shown to people.
         reason: String,
     },
+    /// A tool that was announced had not begun when everything was stopped, and now never will.
+    NeverBegun {
+        /// The batch's epoch.
+        epoch: Epoch,
+        /// Which call.
+        call_id: String,
+    },
     /// Everything that was in flight has stopped.
     Stopped {
         /// The ids of calls whose tools could not be stopped.
@@ -183,8 +190,8 @@ pub enum Verdict {
 pub enum Answer {
     /// The tool may start.
     Approve,
-    /// The tool may start, and what the gate would ask about later calls of it in this run counts as approved. What it
-    /// denies stays denied.
+    /// The tool may start, and so may the other calls of it that are asked about; what the gate would ask about later ones
+    /// in this run counts as approved. What it denies stays denied.
     ApproveForRun,
     /// The tool may start with these arguments, as JSON text, if they are valid. The model is told.
     Edit(String),

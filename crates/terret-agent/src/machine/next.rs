@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use terret_llm::{Message, StopReason};
 
-use super::decide::{Plan, ended, error};
+use super::decide::{Plan, close, ended, error};
 use super::state::{Progress, Tail};
 use super::{
-    Batch, Budget, Call, CallStage, Compaction, Failure, Outcome, QueueKind, Record, RunState, Stage, StopCause, Task,
-    context, told,
+    Batch, Budget, Call, CallStage, Compaction, Failure, Outcome, QueueKind, Record, RunState, Stage, Task, context,
+    told,
 };
+use crate::tool::ToolOutput;
 
 impl Plan<'_> {
     /// The record that follows; none while something is waited for.
@@ -21,8 +22,7 @@ impl Plan<'_> {
             (Stage::Waiting { until }, _) if run.waits_until(*until, at) => None,
             (Stage::Failing(failure), _) => Some(ended(Outcome::Failed { failure: failure.clone() })),
             (Stage::Stopping(_), None) => None,
-            (Stage::Stopping(StopCause::Interrupted), Some(batch)) => batch.close_waiting(told::INTERRUPTED, at),
-            (Stage::Stopping(_), Some(batch)) => batch.close_waiting(told::CANCELLED, at),
+            (Stage::Stopping(cause), Some(batch)) => batch.close_waiting(told::stopped(cause), at),
             (Stage::Acting, Some(batch)) => batch
                 .end_loop(run)
                 .or_else(|| batch.settle(run, at))
@@ -88,6 +88,10 @@ impl Progress {
         let expired = at.zip(run.deadline()).is_some_and(|(at, deadline)| at >= deadline);
         let out_of = run.out_of().or(expired.then_some(Budget::WallTime));
         let end = |budget| Turn::End(Outcome::OutOfBudget { budget, still_running: Vec::new() });
+        let prompt = self.steering().filter(|_| run.task != Task::Compact && run.spent.model_calls == 0);
+        if let Some(prompt) = prompt {
+            return out_of.map_or(prompt, end);
+        }
         match (run.task, self.tail) {
             // What is said meanwhile is handed back: nobody is going to answer it.
             (Task::Compact, _) => match (run.compaction, out_of) {
@@ -106,10 +110,10 @@ impl Progress {
                 })
             }
             (_, Tail::Answered(StopReason::Refusal)) => Turn::End(Outcome::Failed { failure: Failure::Refused }),
-            (task, Tail::Answered(_)) => {
+            (task, tail) => {
                 let queued = || self.steering().or_else(|| self.follow_up());
-                out_of.is_none().then(queued).flatten().unwrap_or(match task {
-                    Task::AnswerReviewed => Turn::Review,
+                out_of.is_none().then(queued).flatten().unwrap_or(match (task, tail) {
+                    (Task::AnswerReviewed, Tail::Answered(_)) => Turn::Review,
                     _ => Turn::End(Outcome::Completed),
                 })
             }
@@ -150,7 +154,10 @@ impl Batch {
             (CallStage::Gating { .. }, _, StopReason::Length) => Some(error(it, told::CUT_OFF, at)),
             (CallStage::Gating { .. }, _, StopReason::Pause) => Some(error(it, told::PAUSED, at)),
             (CallStage::Gating { .. }, _, StopReason::Refusal) => Some(error(it, told::REFUSED, at)),
-            (CallStage::Gating { .. }, None, _) => Some(error(it, told::unknown_tool(&it.call.name, &run.tools), at)),
+            (CallStage::Gating { .. }, None, _) => {
+                let unknown = ToolOutput::error(told::unknown_tool(&it.call.name, &run.tools));
+                Some(close(it, run.warned(unknown), at))
+            }
             _ => None,
         })
     }

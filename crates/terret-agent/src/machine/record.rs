@@ -133,7 +133,8 @@ pub enum Record {
         /// The arguments, if the person changed them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<String>,
-        /// Whether no question is put about later calls of this tool in this run.
+        /// Whether the other calls of this tool that are asked about are approved as well, and no question is put about
+        /// later ones in this run.
         for_run: bool,
     },
     /// A tool may start.

@@ -30,8 +30,10 @@ pub(super) struct Progress {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Tail {
-    /// With something that the model has to answer, or with nothing.
+    /// Nothing has been said.
     #[default]
+    Nothing,
+    /// With something that the model has to answer.
     ToAnswer,
     /// With a reply without open calls, which ended for this reason.
     Answered(StopReason),
@@ -139,7 +141,11 @@ pub enum StopCause {
     /// Its time is up.
     OutOfTime,
     /// Somebody wants to say something now. The run goes on with that.
-    Interrupted,
+    Interrupted {
+        /// When a retry was due that was waited for. It still is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<i64>,
+    },
 }
 
 /// A user message that waits for a safe point.

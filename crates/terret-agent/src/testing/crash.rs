@@ -7,10 +7,11 @@ use std::sync::Arc;
 use super::recorded::Recorded;
 use super::trial::{Blow, Start, Trial};
 use super::{on_a_thread, paused, within_reason};
-use crate::agent::{Agent, UserPrompt};
-use crate::event::Event;
+use crate::agent::Agent;
+use crate::event::{Event, Question};
 use crate::journal::{SessionId, fold};
 use crate::machine::{Answer, CallStage, Outcome};
+use crate::session::UserPrompt;
 use crate::tool::EffectClass;
 
 /// Runs a prompt over and over: undisturbed, with a crash at every step, and with a cancel at every step. After each,
@@ -173,7 +174,7 @@ fn live(agent: &Agent, trial: &Arc<Trial>, id: &SessionId, prompt: &UserPrompt) 
             let run = if begun { session.go_on() } else { session.prompt(prompt.clone()) };
             trial.hold(run.handle());
             let recorded = Recorded::watched(run, |event, handle| {
-                if let Event::Asked { call, digest, .. } = event {
+                if let Event::Asked(Question { call, digest, .. }) = event {
                     handle.answer(&*call.id, &**digest, Answer::Approve);
                 }
             });

@@ -47,8 +47,10 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-use crate::agent::{Agent, RunHandle, UserPrompt};
+use crate::agent::Agent;
 use crate::event::Event;
+use crate::run::RunHandle;
+use crate::session::UserPrompt;
 
 /// Runs a prompt to its end on a paused clock: time passes only while everybody waits, and then at once.
 ///

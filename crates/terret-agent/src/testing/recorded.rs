@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use terret_llm::{Content, Message, ToolCall, ToolResultMessage};
 
-use crate::agent::{Run, RunHandle};
 use crate::event::{Event, Report};
 use crate::machine::Outcome;
+use crate::run::{Run, RunHandle};
 
 /// A run that was read to its end.
 #[derive(Clone, Debug)]

@@ -9,9 +9,10 @@ use serde_json::Value;
 use terret_llm::{Content, ToolSpec};
 use tokio::sync::Notify;
 
-use crate::agent::{Agent, Parts, RunHandle};
+use crate::agent::{Agent, Parts};
 use crate::journal::{Journal, JournalError, MemoryJournal, Ownership, SessionId};
 use crate::machine::Record;
+use crate::run::RunHandle;
 use crate::tool::{EffectClass, SharedTool, Tool, ToolContext, ToolError, ToolOutput};
 
 /// How a session is struck.

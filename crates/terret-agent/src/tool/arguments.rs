@@ -50,27 +50,35 @@ impl Validator {
             Ok(value) => value,
             Err(error) => return Err(rejected(tool, arguments, &[format!("not a JSON object: {error}")])),
         };
-        let problems: Vec<String> = self
-            .schema
-            .iter_errors(&value)
-            .map(|error| {
-                let pointer = error.instance_path().to_string();
-                let place = if pointer.is_empty() { "the arguments" } else { &pointer };
-                format!("{place}: {}", shortened(&error.to_string(), 300))
-            })
-            .collect();
+        let problems = violations(&self.schema, &value, "the arguments");
         if problems.is_empty() { Ok(value) } else { Err(rejected(tool, arguments, &problems)) }
     }
 }
 
-pub(super) fn rejected(tool: &str, arguments: &Arguments, problems: &[String]) -> Rejected {
-    let mut explanation = format!("The arguments of {tool} were rejected, and the tool was not run:\n");
+/// Where a value breaks a schema, by JSON pointer, and how. `whole` is what the value itself is called.
+pub(crate) fn violations(schema: &jsonschema::Validator, value: &Value, whole: &str) -> Vec<String> {
+    let violation = |error: jsonschema::ValidationError<'_>| {
+        let pointer = error.instance_path().to_string();
+        let place = if pointer.is_empty() { whole } else { &pointer };
+        format!("{place}: {}", shortened(&error.to_string(), 300))
+    };
+    schema.iter_errors(value).map(violation).collect()
+}
+
+/// Violations and what was received, for the model.
+pub(crate) fn explained(what: &str, problems: &[String], received: &str) -> String {
+    let mut explanation = format!("{what}\n");
     for problem in problems.iter().take(LISTED) {
         let _ = writeln!(explanation, "- {problem}");
     }
     if let Some(more) = problems.len().checked_sub(LISTED).filter(|more| *more > 0) {
         let _ = writeln!(explanation, "- and {more} more");
     }
-    let _ = write!(explanation, "Received: {}", shortened(arguments.as_str(), ECHO));
-    Rejected { explanation }
+    let _ = write!(explanation, "Received: {}", shortened(received, ECHO));
+    explanation
+}
+
+pub(super) fn rejected(tool: &str, arguments: &Arguments, problems: &[String]) -> Rejected {
+    let what = format!("The arguments of {tool} were rejected, and the tool was not run:");
+    Rejected { explanation: explained(&what, problems, arguments.as_str()) }
 }

@@ -14,6 +14,7 @@ use terret_llm::ToolSpec;
 use tokio_util::sync::CancellationToken;
 
 pub use arguments::{InvalidSchema, Rejected};
+pub(crate) use arguments::{explained, violations};
 pub use output::{ToolError, ToolOutput};
 pub use set::{ToolSet, ToolSetError};
 pub use typed::{FnTool, tool};

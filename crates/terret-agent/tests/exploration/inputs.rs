@@ -132,6 +132,10 @@ fn completions(machine: &dyn Machine, state: &State, scenario: &Scenario) -> Vec
             Effect::Stop => {
                 let open = state.batch().into_iter().flat_map(|batch| &batch.calls).filter(|call| call.is_in_flight());
                 let still_running: Vec<String> = open.map(|call| call.call.id.clone()).collect();
+                let announced = state.batch().into_iter().flat_map(|batch| &batch.calls);
+                for call in announced.filter(|call| call.stage == CallStage::Open) {
+                    add(Input::NeverBegun { epoch: state.epoch(), call_id: call.call.id.clone() });
+                }
                 let (usage, cost) = (Usage::default(), Money::ZERO);
                 add(Input::Stopped { still_running: Vec::new(), usage, cost });
                 add(Input::Stopped { still_running, usage, cost: Money::from_nanos(1) });
@@ -196,7 +200,14 @@ pub(crate) fn stale(machine: &dyn Machine, state: &State) -> Vec<Input> {
         let output = ToolOutput::text("of another epoch");
         inputs.push(Input::ToolFinished { epoch, call_id: call_id.clone(), output: output.clone() });
         inputs.push(Input::Discovered { epoch, call_id: call_id.clone(), output: Some(output) });
+        inputs.push(Input::NeverBegun { epoch, call_id: call_id.clone() });
         inputs.push(Input::GateDecided { epoch, call_id, verdict: Verdict::Allow });
+    }
+    let stopping = state.run().is_some_and(|run| matches!(run.stage, Stage::Stopping(_)));
+    for call in state.batch().into_iter().flat_map(|batch| &batch.calls) {
+        if !stopping || call.stage != CallStage::Open {
+            inputs.push(Input::NeverBegun { epoch, call_id: call.call.id.clone() });
+        }
     }
     let known = state.transcript().iter().flat_map(|message| message.tool_calls()).map(|call| &*call.id);
     for call in known.chain(["nobody"]).filter(|id| !acting || closed(id)) {
@@ -229,6 +240,7 @@ fn replies(state: &State, scenario: &Scenario) -> Vec<Reply> {
         reply("", &[], StopReason::ToolUse),
         reply("no", &[], StopReason::Refusal),
         reply("wait", &[], StopReason::Pause),
+        reply("", &[], StopReason::Pause),
         reply("", &[(&a, "look")], StopReason::ToolUse),
         reply("", &[(&a, "write"), (&b, "look")], StopReason::ToolUse),
         reply("", &[(&a, "alone"), (&b, "look")], StopReason::ToolUse),

@@ -105,7 +105,7 @@ fn what_is_asked_for_happens(before: &State, input: &Input, at: i64, records: &[
     let Some(run) = before.run() else { return };
     let has = |wanted: fn(&Record) -> bool| records.iter().any(wanted);
     let cause = if let Stage::Stopping(cause) = &run.stage { Some(cause) } else { None };
-    let goes_on = matches!(cause, None | Some(StopCause::Interrupted));
+    let goes_on = matches!(cause, None | Some(StopCause::Interrupted { .. }));
     match input {
         Input::Cancel { .. } if goes_on => {
             assert!(has(|it| matches!(it, Record::Cancelled { .. })), "a cancel is lost")
@@ -123,8 +123,12 @@ fn what_is_asked_for_happens(before: &State, input: &Input, at: i64, records: &[
         Input::Wake if goes_on && run.deadline().is_some_and(|deadline| at >= deadline) => {
             assert!(has(|it| matches!(it, Record::Expired)), "the end of the time is lost");
         }
-        Input::Stopped { .. } if cause == Some(&StopCause::Interrupted) => {
-            assert!(has(|it| matches!(it, Record::Halted { .. })), "an interruption ends the run: {records:?}");
+        Input::Stopped { .. } => {
+            if let Some(StopCause::Interrupted { until }) = cause {
+                assert!(has(|it| matches!(it, Record::Halted { .. })), "an interruption ends the run: {records:?}");
+                let calls = has(|it| matches!(it, Record::ModelCalled { .. }));
+                assert!(!calls || until.is_none_or(|until| at >= until), "an interruption shortens a wait");
+            }
         }
         Input::Exhausted { .. } if goes_on => {
             let exceeded = after.run().is_none_or(|run| run.exceeded.is_some());
@@ -207,11 +211,14 @@ fn what_is_resumed_is_not_repeated_wrongly(before: &State, input: &Input, after:
 /// stopped.
 fn nothing_is_accepted_while_stopping(before: &State, input: &Input, records: &[Record]) {
     let Some(Stage::Stopping(cause)) = before.run().map(|run| &run.stage) else { return };
-    let goes_on = *cause == StopCause::Interrupted;
+    let goes_on = matches!(cause, StopCause::Interrupted { .. });
     let harmless = |record: &Record| match record {
         Record::Queued { .. } | Record::Withdrawn { .. } | Record::Requeued { .. } | Record::Resumed => true,
         Record::Cancelled { .. } | Record::Expired | Record::BudgetExceeded { .. } => goes_on,
-        Record::CallClosed { .. } => goes_on && !matches!(input, Input::ToolFinished { .. }),
+        Record::CallClosed { .. } => {
+            let never_ran = matches!(input, Input::NeverBegun { .. });
+            never_ran || goes_on && !matches!(input, Input::ToolFinished { .. })
+        }
         Record::RunEnded { .. } | Record::CallStopped { .. } => matches!(input, Input::Stopped { .. }),
         _ => goes_on && matches!(input, Input::Stopped { .. }),
     };

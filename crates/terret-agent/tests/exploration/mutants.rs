@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use terret_agent::ToolOutput;
 use terret_agent::machine::{
-    Answer, Budget, CallStage, Effect, Failure, Input, Outcome, Record, Recovery, Stage, State, Verdict,
+    Answer, Budget, CallStage, Effect, Failure, Input, Outcome, Record, Recovery, Stage, State, StopCause, Verdict,
 };
 use terret_llm::{ErrorKind, Message, StopReason, ToolResultMessage};
 
@@ -301,6 +301,18 @@ fn mutants() -> Vec<Mutant> {
                 records.truncate(halted);
                 let outcome = Outcome::Cancelled { reason: "interrupted".into(), still_running: Vec::new() };
                 records.push(Record::RunEnded { outcome });
+            }
+            records
+        }),
+        in_decide("an interruption shortens a wait", "an interruption", |state, input, at| {
+            let waits = matches!(
+                state.run().map(|run| &run.stage),
+                Some(Stage::Stopping(StopCause::Interrupted { until: Some(_) }))
+            );
+            let stopped = matches!(input, Input::Stopped { .. });
+            let mut records = Real.decide(state, input, at);
+            if waits && stopped {
+                records.push(Record::ModelCalled { epoch: state.epoch().next().next() });
             }
             records
         }),

@@ -8,7 +8,7 @@ use terret_agent::machine::{Effect, Input, Limits, Record, State, Task, apply, d
 
 use crate::inputs::inputs;
 use crate::invariants;
-use crate::table::{Step, steps};
+use crate::table::{CallStep, Step, call_steps, steps};
 
 /// What is searched: the machine, or one with a rule broken.
 pub(crate) trait Machine {
@@ -63,6 +63,7 @@ pub(crate) struct Scenario {
 pub(crate) struct Seen {
     pub(crate) states: usize,
     pub(crate) steps: BTreeSet<Step>,
+    pub(crate) call_steps: BTreeSet<CallStep>,
 }
 
 /// A state, and how much of the allowance has been used on the way.
@@ -74,7 +75,7 @@ struct Node {
 
 /// Checks every state that can be reached. Panics at the first one in which something is wrong.
 pub(crate) fn search(machine: &dyn Machine, scenario: &Scenario) -> Seen {
-    let mut steps_seen = BTreeSet::new();
+    let (mut steps_seen, mut call_steps_seen) = (BTreeSet::new(), BTreeSet::new());
     let mut json = Vec::new();
     let mut seen = HashSet::new();
     let mut open = VecDeque::from([Node { state: State::new(), used: Bounds::default() }]);
@@ -90,18 +91,19 @@ pub(crate) fn search(machine: &dyn Machine, scenario: &Scenario) -> Seen {
             }
             invariants::of_step(machine, before, (&input, at), &records, &state);
             steps_seen.extend(steps(before, &input, &records, &between));
+            between.push(state.clone());
+            call_steps_seen.extend(call_steps(&records, &between));
             json.clear();
             serde_json::to_writer(&mut json, &state).unwrap();
             if seen.insert(fingerprint(used, &json)) {
                 invariants::of_state(machine, &state);
                 invariants::it_can_be_stored(machine, &state, &json);
-                let cuts = between.iter().skip(1).chain([&state]);
-                cuts.for_each(|cut| invariants::a_crash_here_is_survived(machine, cut));
+                between.iter().skip(1).for_each(|cut| invariants::a_crash_here_is_survived(machine, cut));
                 open.push_back(Node { state, used });
             }
         }
     }
-    Seen { states: seen.len(), steps: steps_seen }
+    Seen { states: seen.len(), steps: steps_seen, call_steps: call_steps_seen }
 }
 
 /// Enough of a hash that two different states never share it.

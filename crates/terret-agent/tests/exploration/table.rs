@@ -1,8 +1,8 @@
-//! The transition table of the documentation, against what the search sees.
+//! The transition tables of the documentation, against what the search sees.
 
 use std::collections::BTreeSet;
 
-use terret_agent::machine::{Input, Record, Stage, State};
+use terret_agent::machine::{Call, CallStage, Effect, Input, Record, Stage, State, due};
 
 /// A transition: in this stage, this input (or nothing, for what follows of its own accord) commits these records.
 pub(crate) type Step = (&'static str, Option<&'static str>, Vec<&'static str>);
@@ -23,6 +23,39 @@ pub(crate) fn steps(before: &State, input: &Input, records: &[Record], between: 
     steps
 }
 
+/// What becomes of a call: from this stage, by this record, to that stage.
+pub(crate) type CallStep = (&'static str, &'static str, &'static str);
+
+/// What these records make of the calls. `states` are those before each of them, and the last one.
+pub(crate) fn call_steps(records: &[Record], states: &[State]) -> Vec<CallStep> {
+    let steps = records.iter().zip(states.iter().zip(&states[1..]));
+    steps.flat_map(|(record, (before, after))| call_step(name(record), before, after)).collect()
+}
+
+fn call_step(record: &'static str, before: &State, after: &State) -> Vec<CallStep> {
+    let calls = |state: &State| state.batch().map(|batch| batch.calls.clone()).unwrap_or_default();
+    let (before, after) = (calls(before), calls(after));
+    if before.is_empty() {
+        return after.iter().map(|call| ("no call", record, call_stage(call))).collect();
+    }
+    // A batch is gone when all of its calls are closed.
+    let then = |before: &Call| after.iter().find(|call| call.call.id == before.call.id).map_or("Closed", call_stage);
+    let steps = before.iter().map(|call| (call_stage(call), record, then(call)));
+    steps.filter(|(before, _, after)| before != after).collect()
+}
+
+fn call_stage(call: &Call) -> &'static str {
+    match call.stage {
+        CallStage::Gating { .. } => "Gating",
+        CallStage::Asked { .. } => "Asked",
+        CallStage::Allowed => "Allowed",
+        CallStage::Open => "Open",
+        CallStage::InDoubt => "InDoubt",
+        CallStage::Interrupted => "Interrupted",
+        CallStage::Closed(_) => "Closed",
+    }
+}
+
 /// How many of the records are what the input itself means.
 fn meant(input: &Input, names: &[&str]) -> usize {
     let second = names.get(1).copied();
@@ -37,7 +70,7 @@ fn meant(input: &Input, names: &[&str]) -> usize {
 }
 
 /// What the search sees is in the table, and what is in the table the search sees.
-pub(crate) fn assert_agrees(seen: &BTreeSet<Step>) {
+pub(crate) fn assert_agrees(seen: &BTreeSet<Step>, calls: &BTreeSet<CallStep>) {
     assert!(ARCHITECTURE.contains(TABLE), "ARCHITECTURE.md doesn't show src/machine/table.md as it is");
     let documented = documented();
     let missing: Vec<_> = seen.difference(&documented).collect();
@@ -46,29 +79,37 @@ pub(crate) fn assert_agrees(seen: &BTreeSet<Step>) {
     for row in rows() {
         assert!(row.iter().any(|step| seen.contains(step)), "the table has a transition that never happens: {row:#?}");
     }
+    let documented: BTreeSet<CallStep> = call_rows().into_iter().collect();
+    assert_eq!(*calls, documented, "what becomes of a call, as it is seen and as the table has it");
 }
 
 fn documented() -> BTreeSet<Step> {
     rows().into_iter().flatten().collect()
 }
 
-/// Each row of both tables, as the transitions that it stands for.
+/// Each row of the tables of runs, as the transitions that it stands for.
 fn rows() -> Vec<Vec<Step>> {
-    let cells = |line: &'static str| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>();
-    let rows = TABLE.lines().filter(|line| line.starts_with('|') && !line.starts_with("|---"));
-    let tables = rows.map(cells);
-    let mut rows = Vec::new();
-    let mut inputs = true;
-    for row in tables {
-        if row[0] == "in stage" {
-            inputs = row[1] == "input";
-            continue;
-        }
-        let (input, commits) = if inputs { (Some(quoted(row[1])[0]), row[2]) } else { (None, row[1]) };
-        let step = |stage| (stage, input, quoted(commits));
-        rows.push(stages(row[0]).into_iter().map(step).collect());
-    }
-    rows
+    let of =
+        |row: &Row, input, commits| stages(row[0]).into_iter().map(|stage| (stage, input, quoted(commits))).collect();
+    let inputs = table(&["in stage", "input"]).into_iter().map(|row| of(&row, Some(quoted(row[1])[0]), row[2]));
+    let follow = table(&["in stage", "commits"]).into_iter().map(|row| of(&row, None, row[1]));
+    inputs.chain(follow).collect()
+}
+
+/// Each transition of the table of calls.
+fn call_rows() -> Vec<CallStep> {
+    let stage = |cell: &'static str| quoted(cell).first().copied().unwrap_or(cell);
+    let step = |row: Row| (stage(row[0]), quoted(row[1])[0], stage(row[2]));
+    table(&["a call is", "record"]).into_iter().map(step).collect()
+}
+
+type Row = Vec<&'static str>;
+
+/// The rows of the table whose head begins with these cells.
+fn table(head: &[&str]) -> Vec<Row> {
+    let cells = |line: &'static str| line.trim_matches('|').split('|').map(str::trim).collect::<Row>();
+    let lines = TABLE.lines().skip_while(|line| !cells(line).starts_with(head));
+    lines.skip(2).take_while(|line| line.starts_with('|')).map(cells).collect()
 }
 
 /// What stands in backticks.
@@ -76,7 +117,7 @@ fn quoted(cell: &'static str) -> Vec<&'static str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-const STAGES: [&str; 6] = ["Calling", "Compacting", "Acting", "Waiting", "Failing", "Stopping"];
+const STAGES: [&str; 8] = ["Calling", "Compacting", "Acting", "Reviewing", "Between", "Waiting", "Failing", "Stopping"];
 
 fn stages(cell: &'static str) -> Vec<&'static str> {
     let named = quoted(cell);
@@ -94,7 +135,10 @@ fn stage(state: &State) -> &'static str {
     match run.stage {
         Stage::Calling => "Calling",
         Stage::Compacting { .. } => "Compacting",
-        Stage::Acting => "Acting",
+        // The stage without a name of its own: it is seen by what there is to act on.
+        Stage::Acting if state.batch().is_some() => "Acting",
+        Stage::Acting if due(state).iter().any(|effect| matches!(effect, Effect::Review { .. })) => "Reviewing",
+        Stage::Acting => "Between",
         Stage::Waiting { .. } => "Waiting",
         Stage::Failing(_) => "Failing",
         Stage::Stopping(_) => "Stopping",
@@ -149,6 +193,7 @@ fn input_name(input: &Input) -> &'static str {
         Input::Exhausted { .. } => "Exhausted",
         Input::Wake => "Wake",
         Input::Cancel { .. } => "Cancel",
+        Input::NeverBegun { .. } => "NeverBegun",
         Input::Stopped { .. } => "Stopped",
         Input::Resume => "Resume",
     }

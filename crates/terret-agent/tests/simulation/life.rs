@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terret_agent::machine::{Answer, Budget, CompactionLimits, Limits, Outcome, Recovery};
-use terret_agent::{Agent, Event, Events, Report, RunHandle, Session, SessionId, SharedBudget, SharedLimits, fold};
+use terret_agent::{
+    Agent, Event, Events, Question, Report, RunHandle, Session, SessionId, SharedBudget, SharedLimits, fold,
+};
 use terret_llm::{Content, Message, ToolCall};
 
 use crate::actors::{AnyGate, AnyHooks, AnyModel, AnyTool, TOOLS};
@@ -28,9 +30,13 @@ pub(crate) async fn live(world: &Arc<World>) {
             return;
         }
         run(world, &session).await;
-        // After a failed append nobody but the journal knows what is kept: the session has to be opened again.
-        if world.lock().journal_failed {
-            return;
+        // After a failed append nobody but the journal knows what is kept. The session asks it before it goes on; some open
+        // it again.
+        if std::mem::take(&mut world.lock().journal_failed) {
+            if world.once_in(2) {
+                return;
+            }
+            continue;
         }
         let kept = fold(&world.lock().records);
         if *kept.transcript() != session.transcript().await {
@@ -113,7 +119,7 @@ async fn watch(world: &Arc<World>, mut events: Events, handle: &RunHandle) -> Op
         }
         world.note_event(&event);
         match event {
-            Event::Asked { call, digest, .. } => {
+            Event::Asked(Question { call, digest, .. }) => {
                 world.see(Seen::Asked);
                 if !asked.insert(digest.clone()) {
                     world.problem(format!("a person was asked twice about {}", call.id));

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use terret::agent::machine::{Limits, Verdict};
 use terret::agent::{Agent, EffectClass, Event, Run, SharedTool};
@@ -18,7 +18,7 @@ use crate::exit::{Exit, Problem};
 use crate::model;
 use crate::output::{self, Output, Start, complain};
 use crate::sandbox;
-use crate::session::{self, Chosen, Opened};
+use crate::session::{self, Chosen, Interrupted, Opened};
 use crate::signals::Signals;
 
 pub(crate) fn run(mut args: RunArgs) -> ExitCode {
@@ -65,6 +65,9 @@ async fn run_in(chosen: &Chosen, args: &RunArgs, signals: Signals) -> Result<Exi
     if args.format() == OutputFormat::Text && opened.messages > 0 {
         tell_of(&opened, args, &folder);
     }
+    if let Some(interrupted) = &opened.interrupted {
+        tell_of_limits(interrupted, args);
+    }
     let run = match prompt {
         Some(prompt) => opened.session.prompt(prompt),
         None => opened.session.go_on(),
@@ -84,6 +87,37 @@ fn tell_of(opened: &Opened, args: &RunArgs, folder: &Path) {
         note += &format!("; working in its folder {} (-C . works in this one)", folder.display());
     }
     output::note(&note);
+}
+
+/// Says which limits hold for a run that was interrupted: those that it was begun with.
+fn tell_of_limits(interrupted: &Interrupted, args: &RunArgs) {
+    let (its, asked) = (&interrupted.limits, limits(args));
+    let mut ignored = Vec::new();
+    if args.max_turns != RunArgs::MAX_TURNS && asked.model_calls != its.model_calls {
+        ignored.push(format!("--max-turns {} (it has {})", asked.model_calls, its.model_calls));
+    }
+    if let Some(cost) = asked.cost.filter(|_| asked.cost != its.cost) {
+        let its = its.cost.map_or_else(|| "no limit".to_owned(), |cost| cost.to_string());
+        ignored.push(format!("--max-cost {cost} (it has {its})"));
+    }
+    if let Some(time) = asked.wall_time.filter(|_| asked.wall_time != its.wall_time) {
+        let seconds = |time: NonZeroU64| format!("{} s", time.get() as f64 / 1000.0);
+        let its = its.wall_time.map_or_else(|| "no limit".to_owned(), seconds);
+        ignored.push(format!("--timeout {} (it has {its})", seconds(time)));
+    }
+    if !ignored.is_empty() {
+        complain(&format!(
+            "the run that was interrupted goes on under the limits that it was begun with; for it, these don't hold: {}",
+            ignored.join(", ")
+        ));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    if interrupted.deadline.and_then(|at| u64::try_from(at).ok()).is_some_and(|at| u128::from(at) <= now.as_millis()) {
+        complain(
+            "the time of the run that was interrupted is up, for it is counted from its begin: it ends now, and terret -c \
+             goes on in a new one",
+        );
+    }
 }
 
 /// Runs a program that hears signals.
@@ -163,21 +197,25 @@ fn prepare(args: &RunArgs, session: &Setup) -> Result<Prepared, Problem> {
             spec.provider, spec.id
         )));
     }
-    let mut limits = Limits::default();
-    limits.model_calls = args.max_turns;
-    limits.cost = args.max_cost;
-    limits.wall_time = args.timeout;
     let mut agent = Agent::builder(model)
         .system(system_prompt(&folder))
         .tools(tools.iter().cloned())
         .options(options)
         .spill(workspace)
-        .limits(limits);
+        .limits(limits(args));
     if args.permission_mode == PermissionMode::ReadOnly {
         agent = agent.gate(move |call: &ToolCall, _: &serde_json::Value| only_reading(&tools, call));
     }
     let agent = agent.build().map_err(|error| Problem::usage(error.to_string()))?;
     Ok(Prepared { agent, folder, setup })
+}
+
+fn limits(args: &RunArgs) -> Limits {
+    let mut limits = Limits::default();
+    limits.model_calls = args.max_turns;
+    limits.cost = args.max_cost;
+    limits.wall_time = args.timeout;
+    limits
 }
 
 /// Where to work: where the command line says, else where the session did, else here.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 use terret::agent::machine::{Budget, Epoch, Failure, Outcome, QueueKind, Queued, Recovery};
-use terret::agent::{Event, PartialBlock, Report};
+use terret::agent::{Event, PartialBlock, Question, Report};
 use terret::llm::{BlockKind, Message, StopReason, StreamEvent, ToolCall, Usage};
 
 use super::{Output, Start, clean_json};
@@ -92,7 +92,7 @@ impl Output for StreamJson {
             Event::Message(message) => print(&Line::Message { message }),
             Event::Queued(Queued { id, kind, message }) => print(&Line::Queued { id: *id, kind: *kind, message }),
             Event::Withdrawn(Queued { id, .. }) => print(&Line::Withdrawn { id: *id }),
-            Event::Asked { call, question, digest } => print(&Line::Asked { call, question, digest }),
+            Event::Asked(Question { call, text, digest, .. }) => print(&Line::Asked { call, question: text, digest }),
             Event::ToolStarted { call } => print(&Line::ToolStart { call }),
             Event::ToolProgress { call_id, text } => print(&Line::ToolProgress { tool_call_id: call_id, text }),
             Event::ToolEnded { result } => match &**result {

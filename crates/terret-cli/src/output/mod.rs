@@ -14,7 +14,7 @@ use terret::llm::ModelSpec;
 
 pub(crate) use clean::{clean, clean_json};
 pub(crate) use json::print_message;
-pub(crate) use table::{Table, ago, cost, cut, line, shortened_folder};
+pub(crate) use table::{Table, ago, cost, cut, line, quoted, shortened_folder};
 pub(crate) use text::{Progress, summary};
 
 use crate::cli::OutputFormat;
@@ -50,7 +50,7 @@ impl Start {
         Self {
             session: opened.session.id().to_string(),
             kept: opened.kept,
-            interrupted: opened.interrupted.as_ref().map(|run| run.0.clone()),
+            interrupted: opened.interrupted.as_ref().map(|interrupted| interrupted.run.0.clone()),
             model: format!("{}/{}", spec.provider, spec.id),
             folder: folder.display().to_string(),
             tools: agent.tools().specs().iter().map(|spec| spec.name.clone()).collect(),

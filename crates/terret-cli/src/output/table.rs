@@ -70,8 +70,17 @@ impl<'a> Table<'a> {
         {
             *numbers = 0;
         }
-        let before: usize = widths.iter().filter(|width| **width > 0).map(|width| width + 2).sum();
-        let name_width = width.map_or(usize::MAX, |width| width.saturating_sub(before).max(24));
+        let before =
+            |widths: &[usize; COLUMNS]| widths.iter().filter(|width| **width > 0).map(|it| it + 2).sum::<usize>();
+        // On a narrow terminal, who asks wants to know which one it is rather than what it cost.
+        for column in LEFT_OUT {
+            if width.is_some_and(|width| before(&widths) + NAME > width)
+                && let Some(it) = widths.get_mut(column)
+            {
+                *it = 0;
+            }
+        }
+        let name_width = width.map_or(usize::MAX, |width| width.saturating_sub(before(&widths)).max(NAME));
         row(out, &HEADS.map(str::to_owned), &widths, DIM)?;
         writeln!(out, "{DIM}NAME{DIM:#}")?;
         for (cells, (info, _)) in lines.iter().zip(&self.rows) {
@@ -86,6 +95,10 @@ const COLUMNS: usize = 7;
 const HEADS: [&str; COLUMNS] = ["", "ID", "WHEN", "MSGS", "COST", "MODEL", "FOLDER"];
 /// Numbers are easier to compare at the right.
 const RIGHT: [bool; COLUMNS] = [true, false, false, true, true, false, false];
+/// The columns that are left out first where there is no room.
+const LEFT_OUT: [usize; 5] = [6, 5, 4, 3, 2];
+/// How much room a name has at least.
+const NAME: usize = 24;
 const DIM: Style = Style::new().dimmed();
 const BAD: Style = AnsiColor::Red.on_default();
 
@@ -106,10 +119,13 @@ fn name(info: &SessionInfo, width: usize) -> String {
     }
     let name = info.title.as_deref().or(info.first_prompt.as_deref()).unwrap_or_default();
     let name = line(name.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim());
-    match info.unfinished {
-        true => format!("{} {DIM}(not ended){DIM:#}", cut(&name, width.saturating_sub(12))),
-        false => cut(&name, width),
-    }
+    let mark = match (&info.origin, info.unfinished) {
+        (None, false) => return cut(&name, width),
+        (None, true) => "(not ended)",
+        (Some(_), false) => "(copy)",
+        (Some(_), true) => "(copy, not ended)",
+    };
+    format!("{} {DIM}{mark}{DIM:#}", cut(&name, width.saturating_sub(mark.len() + 1)))
 }
 
 /// How much of each name tells it from the others: at least eight characters.
@@ -166,6 +182,15 @@ pub(crate) fn line(text: &str) -> String {
     clean(text).replace(['\n', '\t'], " ")
 }
 
+/// Text as a shell takes it for one word, safe for a terminal.
+pub(crate) fn quoted(text: &str) -> String {
+    let text = line(text);
+    match text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:@+,".contains(c)) && !text.is_empty() {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 pub(crate) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
@@ -183,4 +208,47 @@ fn cut_start(text: &str, most: usize) -> String {
     }
     let kept: String = text.chars().skip(count - most + 1).collect();
     format!("…{kept}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(id: &str, prompt: &str, origin: Option<&str>) -> SessionInfo {
+        let origin = origin.map(|session| serde_json::json!({"session": session, "records": 3}));
+        let info = serde_json::json!({
+            "id": id, "title": null, "first_prompt": prompt, "created": 1, "updated": 1, "model": "anthropic/claude",
+            "setup": {"folder": "/srv/a/long/way/to/the/project"}, "turns": 2, "messages": 4, "records": 9,
+            "usage": {"input": 0, "cacheRead": 0, "cacheWrite": 0, "output": 0}, "cost": 0, "unfinished": true,
+            "origin": origin, "trouble": null,
+        });
+        serde_json::from_value(info).unwrap()
+    }
+
+    fn lines(width: Option<usize>) -> Vec<String> {
+        let infos =
+            [info("0199-aaaa", &"what to do ".repeat(20), None), info("0199-bbbb", "what to do", Some("0199-aaaa"))];
+        let mut out = Vec::new();
+        Table::of(&infos).write(&mut out, width).unwrap();
+        let plain = anstream::adapter::strip_bytes(&out).into_vec();
+        String::from_utf8(plain).unwrap().lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_fewer_columns_and_no_line_is_broken() {
+        for width in [40, 60, 80, 120, 200] {
+            for line in lines(Some(width)) {
+                assert!(line.chars().count() <= width, "{width}: {line:?}");
+                assert!(line.starts_with("ID") || line.contains("what to"), "{width}: {line:?}");
+            }
+        }
+        assert!(lines(Some(200))[0].contains("FOLDER") && !lines(Some(60))[0].contains("FOLDER"));
+    }
+
+    #[test]
+    fn copies_are_marked() {
+        let lines = lines(None);
+        assert!(lines[1].ends_with("(not ended)"), "{}", lines[1]);
+        assert!(lines[2].ends_with("what to do (copy, not ended)"), "{}", lines[2]);
+    }
 }

@@ -48,7 +48,7 @@ impl Output for Text {
             && !self.progress.live
         {
             let mut out = io::stdout().lock();
-            let text = if out.is_terminal() { clean(text) } else { text.as_str().into() };
+            let text = if out.is_terminal() { clean(text) } else { (&**text).into() };
             writeln!(out, "{}", text.trim_end())?;
             out.flush()?;
         }

@@ -133,11 +133,62 @@ fn a_fork_goes_its_own_way_and_leaves_the_other_one_as_it_was() {
 }
 
 #[test]
+fn a_fork_of_more_messages_than_there_are_is_refused_with_their_number() {
+    let ran = first();
+    let refused = ran.then().script([says("-")]).args(["-c", "--fork", "99", "-p", "x"]).run().exits(2);
+    assert!(refused.stderr.contains("has 2 messages, and 99 were asked for"), "{}", refused.stderr);
+    assert_eq!(ran.sessions().list().unwrap().len(), 1);
+}
+
+#[test]
+fn a_copy_of_a_damaged_session_says_how_much_it_leaves_out() {
+    let ran = first();
+    let session = ran.session();
+    ran.then().script([says("Two.")]).args(["-c", "-p", "Again."]).run().exits(0);
+    let database = ran.home(&format!(".state/terret/sessions/{session}/journal.db"));
+    let bytes = fs::read(&database).unwrap();
+    let at = bytes.windows(5).position(|bytes| bytes == b"\"One.").unwrap();
+    fs::write(&database, [&bytes[..=at], b"X", &bytes[at + 2..]].concat()).unwrap();
+    let copy = ran.then().script([says("On.")]).args(["-c", "--fork", "-p", "x", "--json"]).run().exits(0);
+    assert!(copy.stderr.contains("was changed after it was written"), "{}", copy.stderr);
+    assert!(copy.stderr.contains("3 messages are after the damage"), "{}", copy.stderr);
+    assert_eq!(texts(&copy, copy.session().as_str()), ["Do it.", "x", "On."]);
+}
+
+#[test]
+fn limits_that_do_not_hold_for_a_run_that_goes_on_are_named() {
+    let killed = waiting().kill();
+    let args = ["-c", "--json", "--max-turns", "7", "--timeout", "90"];
+    let on = killed.then().script([says("Done.")]).args(args).run().exits(0);
+    assert!(
+        on.stderr.contains("these don't hold: --max-turns 7 (it has 200), --timeout 90 s (it has no limit)"),
+        "{}",
+        on.stderr
+    );
+    // Nothing was asked for, and nothing is said.
+    let on = waiting().kill().then().script([says("Done.")]).args(["-c", "--json"]).run().exits(0);
+    assert_eq!(on.stderr, "");
+}
+
+#[test]
+fn a_run_whose_time_is_up_when_it_goes_on_says_from_when_it_is_counted() {
+    let waits = json!({"text": "Late.", "delayMs": 600_000});
+    let run = Terret::scripted([waits]).args(["--timeout", "1s", "--json"]).start();
+    run.says("model_start");
+    let killed = run.kill();
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let on = killed.then().script([says("-")]).args(["-c", "--json"]).run().exits(6);
+    assert!(on.stderr.contains("it is counted from its begin"), "{}", on.stderr);
+    let on = on.then().script([says("Done.")]).args(["-c", "--json"]).run().exits(0);
+    assert_eq!(on.result()["text"], "Done.");
+}
+
+#[test]
 fn a_session_has_the_name_that_it_was_given_once() {
     let named = Terret::scripted([says("One.")]).args(["--session-id", "Nightly build/7", "--json"]).run().exits(0);
     assert_eq!(named.session().as_str(), "Nightly build/7");
     let again = named.then().script([says("-")]).args(["-p", "x", "--session-id", "Nightly build/7"]).run().exits(2);
-    assert!(again.stderr.contains("-r Nightly build/7 goes on with it"), "{}", again.stderr);
+    assert!(again.stderr.contains("-r 'Nightly build/7' goes on with it"), "{}", again.stderr);
     for bad in ["", " x", "a\nb"] {
         named.then().script([says("-")]).args(["-p", "x", "--session-id", bad]).run().exits(2);
     }
@@ -159,9 +210,10 @@ fn a_session_that_is_not_kept_leaves_nothing() {
 
 #[test]
 fn sessions_are_where_xdg_and_one_variable_of_our_own_say() {
-    let ran =
-        Terret::scripted([says("One.")]).env("TERRET_HOME", "/nowhere").env("TERRET_HOME", "relative").run().exits(0);
-    assert_eq!(ran.sessions().list().unwrap().len(), 1, "a relative path counts as none");
+    let ran = Terret::scripted([says("One.")]).env("TERRET_HOME", "").run().exits(0);
+    assert_eq!(ran.sessions().list().unwrap().len(), 1, "an empty one is none");
+    let ran = ran.then().env("TERRET_HOME", "relative").script([says("One.")]).args(["-p", "x"]).run().exits(0);
+    assert_eq!(SqliteJournal::new(ran.path("relative/sessions")).list().unwrap().len(), 1, "in the current folder");
     let home = ran.home("ours");
     let ran = ran.then().env("TERRET_HOME", &home).script([says("One.")]).args(["-p", "x"]).run().exits(0);
     assert_eq!(SqliteJournal::new(home.join("sessions")).list().unwrap().len(), 1);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::terret::{Ran, Terret};
+use crate::terret::{Ran, Running, Terret};
 
 /// A session of a question, a call with its result, and an answer.
 fn talked() -> Ran {
@@ -128,6 +128,98 @@ fn a_session_is_renamed_and_found_by_its_name() {
     ran.then().args(["sessions", "rename", "The greeting", ""]).run().exits(0);
     assert_eq!(listed(&ran)[0]["name"], Value::Null);
     ran.then().args(["sessions", "rename", "nobody", "x"]).run().exits(2);
+    for (bad, why) in
+        [("two\nlines", "more than a line"), ("\u{1b}[31m", "control"), (&"x".repeat(10_000), "10000 long")]
+    {
+        let refused = ran.then().args(["sessions", "rename", "talked-1", bad]).run().exits(2);
+        assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn of_several_sessions_those_that_can_be_are_deleted_and_the_others_named() {
+    let waits = json!({"text": "Late.", "delayMs": 600_000});
+    let run = Terret::scripted([waits]).args(["--session-id", "in-use", "--json"]).start();
+    run.says("model_start");
+    for name in ["first", "last"] {
+        run.beside().script([json!({"text": "One."})]).args(["-p", "x", "--session-id", name]).run().exits(0);
+    }
+    let args = ["sessions", "delete", "first", "in-use", "last", "first", "--yes"];
+    let deleted = run.beside().args(args).run().exits(1);
+    assert!(deleted.stderr.contains("session in-use is still there"), "{}", deleted.stderr);
+    assert!(
+        deleted.stderr.contains("deleted first\n") && deleted.stderr.contains("deleted last\n"),
+        "{}",
+        deleted.stderr
+    );
+    let ran = run.kill();
+    assert_eq!(ran.sessions().list().unwrap().iter().map(|info| info.id.as_str()).collect::<Vec<_>>(), ["in-use"]);
+}
+
+/// A run that waits for its model, followed by somebody.
+fn followed() -> (Running, Running) {
+    let waits = json!({"text": "Late.", "delayMs": 600_000});
+    let run = Terret::scripted([waits]).args(["--session-id", "it-runs", "--json"]).start();
+    run.says("model_start");
+    let follows = run.beside().args(["sessions", "show", "it-runs", "--follow"]).start();
+    follows.says("Do it.");
+    (run, follows)
+}
+
+#[test]
+fn whoever_follows_a_session_is_told_when_its_run_dies_or_it_is_deleted() {
+    let (run, follows) = followed();
+    run.kill();
+    let told = follows.wait().exits(1);
+    assert!(told.stderr.contains("the run was interrupted, and terret -r it-runs goes on with it"), "{}", told.stderr);
+    let again = told.then().args(["sessions", "show", "it-runs", "-f"]).run().exits(1);
+    assert!(again.stderr.contains("nobody works on it any more"), "{}", again.stderr);
+
+    let (run, follows) = followed();
+    let folder = run.beside().home(".state/terret/sessions");
+    fs::rename(folder.join("it-runs"), folder.join(".gone")).unwrap();
+    let told = follows.wait().exits(1);
+    assert!(told.stderr.contains("it is gone: there is no session"), "{}", told.stderr);
+    run.kill();
+}
+
+#[test]
+fn a_session_of_a_newer_version_is_told_from_a_damaged_one() {
+    let ran = talked();
+    let database = ran.home(".state/terret/sessions/talked-1/journal.db");
+    let mut bytes = fs::read(&database).unwrap();
+    // The user_version of SQLite's header.
+    bytes[63] = 7;
+    fs::write(&database, bytes).unwrap();
+    let checked = ran.then().args(["sessions", "check"]).run().exits(1);
+    assert!(checked.stdout.contains("newer    talked-1") && !checked.stdout.contains("damaged"), "{}", checked.stdout);
+    assert!(checked.stdout.contains("was written by a newer terret (format 7"), "{}", checked.stdout);
+    assert_eq!(checked.stderr, "");
+}
+
+#[test]
+fn a_session_whose_database_lost_its_header_and_its_end_is_shown_and_gone_on_with_in_a_copy() {
+    let ran = talked();
+    let database = ran.home(".state/terret/sessions/talked-1/journal.db");
+    let whole = fs::read(&database).unwrap();
+    for cut in [whole.len(), whole.len() - 4096] {
+        let mut bytes = whole[..cut].to_vec();
+        bytes[..16].fill(b'?');
+        fs::write(&database, &bytes).unwrap();
+        let shown = ran.then().args(["sessions", "show", "talked-1"]).run().exits(1);
+        assert!(
+            shown.stdout.contains("I'll look.") && shown.stderr.contains("the database is damaged"),
+            "{}",
+            shown.stderr
+        );
+        let refused = ran.then().script([json!({"text": "-"})]).args(["-r", "talked-1", "-p", "x"]).run().exits(1);
+        assert!(refused.stderr.contains("forked into a new session"), "{}", refused.stderr);
+        let args = ["-r", "talked-1", "--fork", "-p", "x", "--json"];
+        let rescued = ran.then().script([json!({"text": "On."})]).args(args).run().exits(0);
+        assert_eq!(rescued.result()["text"], "On.");
+        ran.then().args(["sessions", "rm", "-y", rescued.session().as_str()]).run().exits(0);
+        assert_eq!(fs::read(&database).unwrap(), bytes, "the damaged one stays as it is");
+    }
 }
 
 #[test]
@@ -161,7 +253,8 @@ fn a_session_is_exported_as_a_page_as_markdown_and_for_pi() {
     }
     assert_eq!(fs::read_dir(ran.path("")).unwrap().count(), 4, "nothing else is left beside the files");
     let nowhere = ran.then().args(["sessions", "export", "talked-1", "-o", "no/such/file"]).run().exits(1);
-    assert!(nowhere.stderr.contains("no/such/file"), "{}", nowhere.stderr);
+    let said = "terret: no/such/file: No such file or directory (os error 2)\n";
+    assert_eq!(nowhere.stderr, said, "the name that was given, and no other");
 }
 
 #[test]
@@ -180,9 +273,13 @@ fn what_was_exported_for_pi_comes_back_and_goes_on() {
     let piped = fs::read(ran.path("talk.jsonl")).unwrap();
     let piped = ran.then().args(["sessions", "import", "-", "--session-id", "piped"]).stdin(piped).run().exits(0);
     assert_eq!(piped.stdout, "piped\n");
-    for (file, code, part) in
-        [("a.txt", 2, "not a session file of pi"), ("none", 2, "none: "), ("talk.jsonl", 2, "already")]
-    {
+    for (file, code, part) in [
+        ("a.txt", 2, "not a session file of pi"),
+        ("a.txt", 2, "received hello WORLD"),
+        ("none", 2, "none: "),
+        ("talk.jsonl", 2, "already"),
+        (".", 2, ".: Is a directory"),
+    ] {
         let refused = ran.then().args(["sessions", "import", file, "--session-id", "piped"]).run().exits(code);
         assert!(refused.stderr.contains(part), "{}", refused.stderr);
     }
@@ -237,5 +334,10 @@ fn a_reader_that_leaves_is_no_trouble() {
         piped.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let output = piped.output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args}");
+        let (command, _world) = ran.then().into_command();
+        let mut piped = Command::new("bash");
+        piped.args(["-o", "pipefail", "-c"]).arg(format!("\"$0\" sessions {args} | true")).arg(command.get_program());
+        piped.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        assert_eq!(piped.status().unwrap().code(), Some(0), "{args}: nothing has failed");
     }
 }

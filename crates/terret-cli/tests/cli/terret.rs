@@ -104,6 +104,11 @@ impl Terret {
         project(&self.world).join(path)
     }
 
+    /// A path in the home folder.
+    pub(crate) fn home(&self, path: &str) -> PathBuf {
+        self.world.path().join("home").join(path)
+    }
+
     pub(crate) fn run(self) -> Ran {
         self.start().wait()
     }

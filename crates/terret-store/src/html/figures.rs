@@ -18,7 +18,7 @@ pub(super) struct Figures {
     pub(super) cost: Money,
     /// Who replied, and how often.
     pub(super) models: BTreeMap<String, u64>,
-    /// The start of what was said, with the number of its record.
+    /// The start of what was said, with the message's number.
     pub(super) prompts: Vec<(u64, String)>,
     turns: Vec<Time>,
 }
@@ -26,7 +26,8 @@ pub(super) struct Figures {
 /// Where the time of a turn went, in milliseconds.
 #[derive(Clone, Copy, Default)]
 struct Time {
-    record: u64,
+    /// The number of its reply; 0 for none.
+    reply: u64,
     model: i64,
     tools: i64,
 }
@@ -34,11 +35,11 @@ struct Time {
 impl Figures {
     pub(super) fn take(&mut self, chapter: &Chapter) {
         match chapter {
-            Chapter::Said { record, message } => {
+            Chapter::Said { number, message } => {
                 self.messages += 1;
                 if let Message::User(user) = &**message {
                     let text = user.content.iter().find_map(|content| content.as_text()).unwrap_or("(a picture)");
-                    self.prompts.push((*record, first_line(text, 100)));
+                    self.prompts.push((*number, first_line(text, 100)));
                 }
             }
             Chapter::Turn(turn) => self.turn(turn),
@@ -67,7 +68,7 @@ impl Figures {
             *self.models.entry(format!("{}/{}", reply.provider, reply.model)).or_default() += 1;
         }
         let (model, tools) = (turn.took.unwrap_or(0), turn.tools_took());
-        self.turns.push(Time { record: turn.record, model: model.max(0), tools });
+        self.turns.push(Time { reply: turn.number, model: model.max(0), tools });
     }
 
     pub(super) fn model_time(&self) -> i64 {
@@ -118,9 +119,9 @@ impl Figures {
             let last = first + column.len() - 1;
             let name = if first == last { format!("Turn {first}") } else { format!("Turns {first} to {last}") };
             first = last + 1;
-            let anchor = column.iter().map(|time| time.record).find(|record| *record > 0);
-            if let Some(record) = anchor {
-                let _ = write!(out, "<a href=\"#r{record}\">");
+            let anchor = column.iter().map(|time| time.reply).find(|reply| *reply > 0);
+            if let Some(reply) = anchor {
+                let _ = write!(out, "<a href=\"#m{reply}\">");
             }
             let _ = write!(
                 out,
@@ -269,8 +270,8 @@ pub(super) fn contents(prompts: &[(u64, String)], out: &mut String) {
         return;
     }
     let _ = write!(out, "<nav><details><summary>{} prompts</summary><ol>", grouped(prompts.len() as u64));
-    for (record, line) in prompts {
-        let _ = write!(out, "<li><a href=\"#r{record}\">{}</a></li>", escape::escaped(line));
+    for (number, line) in prompts {
+        let _ = write!(out, "<li><a href=\"#m{number}\">{}</a></li>", escape::escaped(line));
     }
     out.push_str("</ol></details></nav>\n");
 }
@@ -300,14 +301,14 @@ mod tests {
 
     #[test]
     fn a_picture_of_many_turns_has_a_bounded_number_of_columns_and_all_of_the_time() {
-        let turns = (1..=10_000).map(|record| Time { record, model: 2_000, tools: 1_000 });
+        let turns = (1..=10_000).map(|reply| Time { reply, model: 2_000, tools: 1_000 });
         let figures = Figures { turns: turns.collect(), ..Figures::default() };
         let mut picture = String::new();
         figures.timeline(&mut picture);
         let columns = picture.matches("<title>").count();
         assert!((120..=COLUMNS).contains(&columns), "{columns}");
         assert!(
-            picture.contains("<a href=\"#r1\"><g><title>Turns 1 to 42: model 1 min 24 s, tools 42 s</title>"),
+            picture.contains("<a href=\"#m1\"><g><title>Turns 1 to 42: model 1 min 24 s, tools 42 s</title>"),
             "{picture}"
         );
         assert!(picture.contains("turn 10000</text>"));

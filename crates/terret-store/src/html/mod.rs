@@ -31,7 +31,7 @@ impl SqliteJournal {
     ///
     /// The session is read twice, and never held as a whole. Of a text of more than 128 KiB the start is shown.
     pub fn export_html(&self, session: &SessionId, out: &mut impl Write) -> Result<Vec<Damage>, StoreError> {
-        let io = |error| StoreError::io("the export", error);
+        let io = StoreError::Output;
         let (mut figures, mut records) = (Figures::default(), 0);
         let mut damage = self.tell(session, u64::MAX, |chapter, seen| {
             records = seen;
@@ -163,11 +163,11 @@ fn push_chapter(out: &mut String, chapter: &Chapter) {
         Chapter::RunStarted { at } => {
             let _ = writeln!(out, "<p class=\"mark\">Run begun {}</p>", time(*at));
         }
-        Chapter::Said { record, message } => {
+        Chapter::Said { number, message } => {
             let Message::User(user) = &**message else { return };
             let _ =
-                write!(out, "<article class=\"user\" id=\"r{record}\"><header><b>User</b> {}", time(user.timestamp));
-            let _ = writeln!(out, "<a class=\"anchor\" href=\"#r{record}\">#{record}</a></header>");
+                write!(out, "<article class=\"user\" id=\"m{number}\"><header><b>User</b> {}", time(user.timestamp));
+            let _ = writeln!(out, "<a class=\"anchor\" href=\"#m{number}\">#{number}</a></header>");
             user.content.iter().for_each(|content| call::push_content(out, content));
             out.push_str("</article>\n");
         }
@@ -199,11 +199,11 @@ fn push_chapter(out: &mut String, chapter: &Chapter) {
 
 fn push_turn(out: &mut String, turn: &Turn) {
     let Message::Assistant(reply) = &*turn.message else { return };
-    let record = turn.record;
+    let number = turn.number;
     let _ = writeln!(
         out,
-        "<article class=\"reply\" id=\"r{record}\"><header><b>{}/{}</b> {}{}<a class=\"anchor\" \
-         href=\"#r{record}\">#{record}</a></header>",
+        "<article class=\"reply\" id=\"m{number}\"><header><b>{}/{}</b> {}{}<a class=\"anchor\" \
+         href=\"#m{number}\">#{number}</a></header>",
         escaped(&reply.provider),
         escaped(&reply.model),
         time(reply.timestamp),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use terret_agent::machine::{Outcome, Record};
 use terret_llm::{Message, Money, ToolCall, Usage};
 
+use crate::numbering::Numbering;
 use crate::reader::Kept;
 
 /// What happened, as a reader is told it. Times are in Unix milliseconds.
@@ -13,9 +14,10 @@ pub(super) enum Chapter {
     RunStarted {
         at: i64,
     },
-    /// Somebody said something. `record` is the number of the record that delivered it.
+    /// Somebody said something.
     Said {
-        record: u64,
+        /// The message's number.
+        number: u64,
         message: Arc<Message>,
     },
     Turn(Turn),
@@ -43,8 +45,8 @@ pub(super) enum Chapter {
 
 /// A reply and what came of its calls.
 pub(super) struct Turn {
-    /// The number of the record that holds the reply.
-    pub(super) record: u64,
+    /// The number of the reply among the messages. Those of its results follow.
+    pub(super) number: u64,
     pub(super) message: Arc<Message>,
     pub(super) cost: Money,
     /// How long the model took; not known after a crash.
@@ -71,12 +73,13 @@ pub(super) struct Story {
     told: VecDeque<Chapter>,
     queue: Vec<(u64, Arc<Message>)>,
     queued_so_far: u64,
+    numbering: Numbering,
     model_called: Option<i64>,
 }
 
 impl Story {
     pub(super) fn take(&mut self, Kept { seq, at, record }: &Kept) {
-        let (seq, at) = (*seq, *at);
+        let (at, numbered) = (*at, self.numbering.take(*seq, record));
         match record {
             Record::RunStarted { prompt, at: begun, .. } => {
                 // What came from elsewhere was appended later than it happened.
@@ -89,7 +92,9 @@ impl Story {
             Record::Queued { message, .. } => self.enqueue(message),
             Record::Delivered { ids } => {
                 let delivered = self.queue.extract_if(.., |(id, _)| ids.contains(id));
-                let said = delivered.map(|(_, message)| Chapter::Said { record: seq, message });
+                let said = delivered
+                    .zip(numbered)
+                    .map(|((_, message), numbered)| Chapter::Said { number: numbered.message, message });
                 self.told.extend(said);
             }
             Record::Withdrawn { id } => self.queue.retain(|(queued, _)| queued != id),
@@ -115,7 +120,8 @@ impl Story {
                 };
                 let calls = message.tool_calls().map(called).collect();
                 let took = self.model_called.take().map(|called| at - called);
-                let turn = Turn { record: seq, message: message.clone(), cost: *cost, took, calls };
+                let number = numbered.first().map_or(0, |numbered| numbered.message);
+                let turn = Turn { number, message: message.clone(), cost: *cost, took, calls };
                 self.told.push_back(Chapter::Turn(turn));
             }
             Record::AttemptFailed { failure, .. } => {

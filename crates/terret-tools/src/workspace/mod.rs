@@ -257,6 +257,11 @@ impl Workspace {
     }
 }
 
+/// Where an absolute path leads, through every symbolic link, if that can be told.
+pub(crate) fn leads(path: &Path) -> Option<PathBuf> {
+    resolve::resolve(path).ok()
+}
+
 /// A name without anything that could break a line, move a cursor or turn the writing direction.
 pub(crate) fn printable(name: &OsStr) -> String {
     let name = name.to_string_lossy();

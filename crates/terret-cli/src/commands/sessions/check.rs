@@ -1,11 +1,11 @@
 //! `terret sessions check`
 
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 use serde::Serialize;
-use terret::store::SqliteJournal;
+use terret::store::{SessionInfo, SqliteJournal, StoreError};
 
 use super::{find, name_of, print_json, unwritable};
 use crate::exit::{Exit, Problem};
@@ -29,6 +29,9 @@ struct Checked {
     ok: bool,
     /// What is wrong, a sentence each.
     damage: Vec<String>,
+    /// Whether it is only that this version can't read it.
+    #[serde(skip)]
+    newer: bool,
 }
 
 /// Exits with 1 if anything is wrong. Nothing is repaired.
@@ -37,34 +40,46 @@ pub(super) fn run(journal: &SqliteJournal, args: &Check) -> Result<Exit, Problem
         [] => journal.list().map_err(|error| session::failed(&error))?,
         some => some.iter().map(|session| find(journal, session)).collect::<Result<_, _>>()?,
     };
-    let (mut checked, mut out) = (Vec::new(), anstream::stdout().lock());
+    let (mut checked, mut out, mut written) = (Vec::new(), anstream::stdout().lock(), Ok(()));
     for info in &infos {
-        let damage = match journal.check(&info.id) {
+        let found = journal.check(&info.id);
+        let newer = matches!(found, Err(StoreError::Newer { .. }));
+        let damage = match found {
             Ok(damage) => damage.iter().map(ToString::to_string).collect(),
             Err(error) => vec![error.to_string()],
         };
-        let it = Checked { session_id: info.id.to_string(), ok: damage.is_empty(), damage };
-        if !args.json {
-            let mut tell = || -> io::Result<()> {
-                let (style, word) = if it.ok { (GOOD, "ok     ") } else { (BAD, "damaged") };
-                writeln!(out, "{style}{word}{style:#}  {}  {}", line(&it.session_id), name_of(info))?;
-                it.damage.iter().try_for_each(|damage| writeln!(out, "         {}", line(damage)))
-            };
-            tell().map_err(unwritable)?;
+        let it = Checked { session_id: info.id.to_string(), ok: damage.is_empty(), damage, newer };
+        // Whether all is well is to be known also if nobody reads on.
+        if !args.json && written.is_ok() {
+            written = tell(&mut out, &it, info);
         }
         checked.push(it);
     }
     drop(out);
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(unwritable(error)),
+        _ => {}
+    }
     if args.json {
         print_json(&checked)?;
     }
     let all_well = checked.iter().all(|it| it.ok);
-    if !all_well && !args.json {
+    if !args.json && checked.iter().any(|it| !it.ok && !it.newer) {
         crate::output::note(
             "nothing was changed; what is readable can be shown, exported, and gone on with in a copy (-r ID --fork)",
         );
     }
     Ok(if all_well { Exit::Completed } else { Exit::RunFailed })
+}
+
+fn tell(out: &mut impl Write, it: &Checked, info: &SessionInfo) -> io::Result<()> {
+    let (style, word) = match (it.ok, it.newer) {
+        (true, _) => (GOOD, "ok     "),
+        (false, true) => (BAD, "newer  "),
+        (false, false) => (BAD, "damaged"),
+    };
+    writeln!(out, "{style}{word}{style:#}  {}  {}", line(&it.session_id), name_of(info))?;
+    it.damage.iter().try_for_each(|damage| writeln!(out, "         {}", line(damage)))
 }
 
 const GOOD: Style = AnsiColor::Green.on_default();

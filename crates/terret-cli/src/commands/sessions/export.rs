@@ -1,6 +1,6 @@
 //! `terret sessions export`
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -8,7 +8,7 @@ use terret::store::{Damage, SessionInfo, SqliteJournal, StoreError};
 
 use super::{find, unwritable};
 use crate::exit::{Exit, Problem};
-use crate::output;
+use crate::output::{self, clean, clean_json};
 use crate::session;
 
 #[derive(Args)]
@@ -46,9 +46,19 @@ pub(super) fn run(journal: &SqliteJournal, args: &Export) -> Result<Exit, Proble
     });
     let file = args.output.as_deref().filter(|file| *file != Path::new("-"));
     let damage = match file {
+        None if io::stdout().is_terminal() => {
+            let mut text = Vec::new();
+            let damage = write(journal, &info, format, &mut text).map_err(|error| session::failed(&error))?;
+            // It is looked at there, and what was said must not steer it.
+            let text = String::from_utf8_lossy(&text);
+            let text = if format == Format::Jsonl { clean_json(text.into_owned()).into() } else { clean(&text) };
+            let mut out = io::stdout().lock();
+            out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(unwritable)?;
+            damage
+        }
         None => {
             let mut out = BufWriter::new(io::stdout().lock());
-            let damage = write(journal, &info, format, &mut out).map_err(unwritten)?;
+            let damage = write(journal, &info, format, &mut out).map_err(unwritten(unwritable))?;
             out.flush().map_err(unwritable)?;
             damage
         }
@@ -57,7 +67,7 @@ pub(super) fn run(journal: &SqliteJournal, args: &Export) -> Result<Exit, Proble
             let problem = |error: io::Error| Problem::new(Exit::RunFailed, format!("{}: {error}", path.display()));
             let file = std::fs::OpenOptions::new().write(true).open(path).map_err(problem)?;
             let mut out = BufWriter::new(file);
-            let damage = write(journal, &info, format, &mut out).map_err(unwritten)?;
+            let damage = write(journal, &info, format, &mut out).map_err(unwritten(problem))?;
             out.flush().map_err(problem)?;
             damage
         }
@@ -71,9 +81,9 @@ pub(super) fn run(journal: &SqliteJournal, args: &Export) -> Result<Exit, Proble
             // As any new file, and not for its user only.
             #[cfg(unix)]
             beside.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-            let file = beside.tempfile_in(folder.unwrap_or_else(|| ".".as_ref())).map_err(problem)?;
+            let file = beside.tempfile_in(folder.unwrap_or_else(|| ".".as_ref())).map_err(cause).map_err(problem)?;
             let mut out = BufWriter::new(file);
-            let damage = write(journal, &info, format, &mut out).map_err(unwritten)?;
+            let damage = write(journal, &info, format, &mut out).map_err(unwritten(problem))?;
             let file = out.into_inner().map_err(|error| problem(error.into_error()))?;
             file.persist(path).map_err(|error| problem(error.error))?;
             damage
@@ -99,12 +109,18 @@ fn write(
 }
 
 /// What it means that a session could not be written out.
-fn unwritten(error: StoreError) -> Problem {
-    match error {
-        StoreError::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => unwritable(source),
-        StoreError::Unwritable(error) if error.io_error_kind() == Some(io::ErrorKind::BrokenPipe) => {
-            unwritable(error.into())
-        }
+fn unwritten(problem: impl Fn(io::Error) -> Problem) -> impl Fn(StoreError) -> Problem {
+    move |error| match error {
+        StoreError::Output(error) => problem(error),
         error => session::failed(&error),
+    }
+}
+
+/// The error of the system, without the name of a file that nobody has asked for.
+fn cause(error: io::Error) -> io::Error {
+    let said = error.to_string();
+    match said.split_once(" at path \"") {
+        Some((system, _)) => io::Error::new(error.kind(), system.to_owned()),
+        None => error,
     }
 }

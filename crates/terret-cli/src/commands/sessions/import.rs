@@ -33,6 +33,7 @@ pub(super) fn run(journal: &SqliteJournal, args: &Import) -> Result<Exit, Proble
     };
     let imported = imported.map_err(|error| match error {
         StoreError::NotPi(_) => Problem::usage(format!("{}: {error}", args.file.display())),
+        StoreError::Input(error) => Problem::usage(format!("{}: {error}", args.file.display())),
         StoreError::Behind { session, .. } => Problem::usage(format!("there is a session {session} already")),
         error => session::failed(&error),
     })?;
@@ -42,7 +43,8 @@ pub(super) fn run(journal: &SqliteJournal, args: &Import) -> Result<Exit, Proble
     if imported.messages == 0 {
         return Err(Problem::new(Exit::RunFailed, "the file holds no message, so that there is no session"));
     }
-    output::note(&format!("{} messages; `terret -r {new} \"…\"` goes on with them", imported.messages));
+    let messages = if imported.messages == 1 { "1 message" } else { &format!("{} messages", imported.messages) };
+    output::note(&format!("{messages}; `terret -r {} \"…\"` goes on with them", output::quoted(new.as_str())));
     writeln!(io::stdout(), "{}", imported.session).map_err(unwritable)?;
     Ok(Exit::Completed)
 }

@@ -61,10 +61,11 @@ pub(crate) fn run(command: Sessions) -> ExitCode {
         }
     });
     let exit = done.unwrap_or_else(|problem| {
-        // A reader that left, as in `| head`, knows that it did.
-        if problem.kind != Some(BROKEN_PIPE) {
-            output::complain(&problem.message);
+        // A reader that left, as in `| head`, has what it wanted.
+        if problem.kind == Some(BROKEN_PIPE) {
+            return Exit::Completed;
         }
+        output::complain(&problem.message);
         problem.exit
     });
     exit.into()
@@ -80,7 +81,8 @@ fn unwritable(error: io::Error) -> Problem {
 
 fn find(journal: &SqliteJournal, meant: &str) -> Result<SessionInfo, Problem> {
     journal.find(meant).map_err(|error| match error {
-        StoreError::Unknown { .. } | StoreError::Ambiguous { .. } => Problem::usage(error.to_string()),
+        StoreError::Unknown { .. } => Problem::usage(format!("{error}; `terret sessions list` shows those that are")),
+        StoreError::Ambiguous { .. } => Problem::usage(error.to_string()),
         error => session::failed(&error),
     })
 }

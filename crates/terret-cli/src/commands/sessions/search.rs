@@ -30,8 +30,8 @@ pub(crate) struct Search {
 #[serde(rename_all = "camelCase")]
 struct Found<'a> {
     session_id: &'a str,
-    /// The number of the record in the session.
-    record: u64,
+    /// The number of the message, as `show` numbers them and `--fork` takes them; null if no model has been told it.
+    message: Option<u64>,
     line: &'a str,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn run(journal: &SqliteJournal, args: &Search) -> Result<Exit, Proble
     if args.json {
         let found: Vec<_> = hits
             .iter()
-            .map(|hit| Found { session_id: hit.session.id.as_str(), record: hit.record, line: &hit.line })
+            .map(|hit| Found { session_id: hit.session.id.as_str(), message: hit.message, line: &hit.line })
             .collect();
         print_json(&found)?;
     } else {
@@ -59,7 +59,8 @@ pub(super) fn run(journal: &SqliteJournal, args: &Search) -> Result<Exit, Proble
                     writeln!(out, "{gap}{BOLD}{id}{BOLD:#}  {name} {DIM}({when}){DIM:#}")?;
                     last = Some(&hit.session.id);
                 }
-                writeln!(out, "  {DIM}#{:<5}{DIM:#} {}", hit.record, marked(&line(&hit.line), &args.text))?;
+                let number = hit.message.map_or_else(|| "-".to_owned(), |message| message.to_string());
+                writeln!(out, "{DIM}{number:>5}{DIM:#} {}", marked(&line(&hit.line), &args.text))?;
             }
             out.flush()
         };

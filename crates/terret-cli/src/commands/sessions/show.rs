@@ -41,6 +41,7 @@ pub(super) fn run(journal: &SqliteJournal, args: &Show) -> Result<Exit, Problem>
     if !args.json {
         shown.head(&info).map_err(unwritable)?;
     }
+    let mut alone = false;
     loop {
         let mut reading = reader.read(1000).map_err(|error| session::failed(&error))?;
         let at_end = reading.records.is_empty();
@@ -51,10 +52,24 @@ pub(super) fn run(journal: &SqliteJournal, args: &Show) -> Result<Exit, Problem>
         if !at_end {
             continue;
         }
-        if !args.follow || shown.state.run().is_none() {
+        if !args.follow || shown.state.run().is_none() || alone {
             break;
         }
         std::thread::sleep(EVERY);
+        // Once more, for what it may have said before it died.
+        alone = journal.owner(&info.id).is_none();
+    }
+    if alone && shown.state.run().is_some() {
+        return Err(Problem::new(
+            Exit::RunFailed,
+            match journal.reader(&info.id) {
+                Ok(_) => format!(
+                    "nobody works on it any more: the run was interrupted, and terret -r {} goes on with it",
+                    output::quoted(info.id.as_str())
+                ),
+                Err(error) => format!("it is gone: {error}"),
+            },
+        ));
     }
     if !args.follow {
         let mut rest = reader.read_all().map_err(|error| session::failed(&error))?;
@@ -106,12 +121,13 @@ impl Shown {
         };
         apply(&mut self.state, record);
         let said: Vec<Arc<Message>> = self.state.transcript().get(before..).unwrap_or_default().to_vec();
-        self.messages += said.len();
         if self.json {
             return said.iter().try_for_each(|message| output::print_message(message));
         }
-        for (message, number) in said.iter().zip(before + 1..) {
-            self.message(message, number)?;
+        for message in &said {
+            // Not its place in the transcript, where a summary may stand for many.
+            self.messages += 1;
+            self.message(message, self.messages)?;
         }
         match record {
             Record::CallOpened { .. } => match call {

@@ -1,0 +1,215 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use globset::{Glob, GlobMatcher};
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::script::{Command, Word};
+
+/// A tool, and if need be a pattern of what it is called with.
+///
+/// ```text
+/// bash                       every command
+/// bash(git log)              exactly this command
+/// bash(cargo test *)         this command with whatever else behind it, or nothing (also written cargo test:*)
+/// bash(npm run lint-*)       within a word, * is any text
+/// write(src/**)              what lies there, from the workspace's root (patterns are those of .gitignore)
+/// read(.env)                 this name in any folder
+/// edit(/etc/**)              an absolute path; ~/ is the home directory
+/// *                          every tool
+/// ```
+///
+/// Names of tools are written as the model writes them; upper case is taken, too. Patterns are for `bash` and for tools
+/// with an argument `path`.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    text: String,
+    /// Nothing stands for all of them.
+    tool: Option<String>,
+    pattern: Option<Pattern>,
+}
+
+#[derive(Clone, Debug)]
+enum Pattern {
+    Command { words: Vec<GlobMatcher>, and_more: bool },
+    Path(String),
+}
+
+/// Why a text is no rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{rule:?} is no rule: {problem}; a rule is like bash(cargo test *), write(src/**) or read")]
+pub struct RuleError {
+    /// What was given.
+    pub rule: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let wrong = |problem: String| RuleError { rule: text.to_owned(), problem };
+        let text = text.trim();
+        let (tool, pattern) = match text.split_once('(') {
+            None => (text, None),
+            Some((tool, rest)) => match rest.strip_suffix(')') {
+                Some(pattern) => (tool.trim(), Some(pattern.trim())),
+                None => return Err(wrong("the closing parenthesis is missing".into())),
+            },
+        };
+        let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if tool != "*" && (tool.is_empty() || !tool.chars().all(legal)) {
+            return Err(wrong(format!("{tool:?} is no name of a tool")));
+        }
+        let tool = (tool != "*").then(|| tool.to_ascii_lowercase());
+        let pattern = match (tool.as_deref(), pattern) {
+            (_, None) => None,
+            (_, Some("")) => return Err(wrong("the pattern is empty".into())),
+            (None, Some(_)) => return Err(wrong("a pattern needs a tool".into())),
+            (Some("bash"), Some(pattern)) => Some(command(pattern).map_err(|error| wrong(error.to_string()))?),
+            (Some(_), Some(pattern)) => {
+                matcher(pattern, Path::new("/")).map_err(|error| wrong(error.to_string()))?;
+                Some(Pattern::Path(pattern.to_owned()))
+            }
+        };
+        Ok(Self { text: text.to_owned(), tool, pattern })
+    }
+}
+
+fn command(pattern: &str) -> Result<Pattern, globset::Error> {
+    let (pattern, and_more) = match pattern.strip_suffix(":*") {
+        Some(before) => (before, true),
+        None => (pattern, false),
+    };
+    let mut words: Vec<&str> = pattern.split_whitespace().collect();
+    let and_more = words.pop_if(|last| *last == "*").is_some() || and_more;
+    let words = words.into_iter().map(|word| Ok(Glob::new(word)?.compile_matcher())).collect::<Result<_, _>>()?;
+    Ok(Pattern::Command { words, and_more })
+}
+
+impl Rule {
+    /// Whether it is about this tool, whatever it is called with.
+    pub(super) fn is_about(&self, tool: &str) -> bool {
+        self.tool.as_deref().is_none_or(|it| it == tool)
+    }
+
+    /// Whether it is about every call of its tool.
+    pub(super) fn is_general(&self) -> bool {
+        self.pattern.is_none()
+    }
+
+    /// Whether it matches a command, called by its bare name or, with `anywhere`, from any folder.
+    pub(super) fn matches_command(&self, command: &Command, anywhere: bool) -> bool {
+        let Some(Pattern::Command { words, and_more }) = &self.pattern else { return self.is_general() };
+        let mut given = command.0.iter();
+        for (place, wanted) in words.iter().enumerate() {
+            let Some(word) = given.next() else { return false };
+            let text = match word {
+                Word::Known(text) | Word::Pattern(text) => text.as_str(),
+                Word::Unknown => return false,
+            };
+            let name = if place == 0 && anywhere { command.name() } else { None };
+            if !wanted.is_match(text) && !name.is_some_and(|name| wanted.is_match(name)) {
+                return false;
+            }
+        }
+        *and_more || given.next().is_none()
+    }
+
+    /// Whether it matches a path, given as an absolute one. Relative patterns are from the root.
+    pub(super) fn matches_path(&self, path: &Path, root: &Path) -> bool {
+        let Some(Pattern::Path(pattern)) = &self.pattern else { return self.is_general() };
+        let Ok(matcher) = matcher(pattern, root) else { return false };
+        path.starts_with(matcher.path()) && matcher.matched_path_or_any_parents(path, false).is_ignore()
+    }
+}
+
+/// What matches the paths that a pattern is about.
+fn matcher(pattern: &str, root: &Path) -> Result<Gitignore, ignore::Error> {
+    let home = pattern.strip_prefix("~/").zip(std::env::home_dir());
+    let (root, line): (PathBuf, String) = match home {
+        Some((rest, home)) => (home, format!("/{rest}")),
+        None if pattern.starts_with('/') => ("/".into(), pattern.to_owned()),
+        None => {
+            (root.into(), pattern.strip_prefix('.').filter(|rest| rest.starts_with('/')).unwrap_or(pattern).to_owned())
+        }
+    };
+    let mut builder = GitignoreBuilder::new(root);
+    builder.add_line(None, &line)?;
+    builder.build()
+}
+
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Rule {}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::script::Script;
+    use super::*;
+
+    fn rule(text: &str) -> Rule {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_command_is_matched_word_by_word() {
+        let matches = |pattern: &str, text: &str| {
+            let script = Script::read(text).unwrap();
+            rule(&format!("bash({pattern})")).matches_command(&script.commands[0], false)
+        };
+        assert!(matches("git log", "git log"));
+        assert!(!matches("git log", "git log -p"));
+        assert!(
+            matches("git log *", "git log") && matches("git log *", "git log -p") && matches("git log:*", "git log -p")
+        );
+        assert!(!matches("git log *", "git logs") && !matches("git log:*", "git logs"));
+        assert!(matches("git  log *", "git   'log'  \"-p\""));
+        assert!(matches("npm run lint-*", "npm run lint-css") && !matches("npm run lint-*", "npm run test"));
+        assert!(matches("*", "anything at all"));
+        assert!(!matches("ls *", "/tmp/ls") && !matches("ls *", "./ls"));
+        assert!(!matches("cargo test", "cargo $x"));
+    }
+
+    #[test]
+    fn a_path_is_matched_as_gitignore_would() {
+        let root = Path::new("/work");
+        let matches = |pattern: &str, path: &str| rule(&format!("read({pattern})")).matches_path(Path::new(path), root);
+        assert!(matches("src/**", "/work/src/a/b.rs") && !matches("src/**", "/work/lib/src/a.rs"));
+        assert!(matches("./src", "/work/src/a.rs") && !matches("./src", "/work-evil/src/a.rs"));
+        assert!(matches(".env", "/work/a/b/.env") && !matches(".env", "/work/a/x.env"));
+        assert!(matches("*.pem", "/work/keys/a.pem"));
+        assert!(matches("/etc/**", "/etc/passwd") && !matches("/etc/**", "/work/etc/passwd"));
+        assert!(matches("secrets/", "/work/secrets/a/b"));
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused_with_a_reason() {
+        for (text, problem) in [
+            ("", "no name"),
+            ("bash(", "closing"),
+            ("bash(x", "closing"),
+            ("bash()", "empty"),
+            ("two words", "no name"),
+            ("*(x)", "needs a tool"),
+            ("bash(a[)", "unclosed"),
+        ] {
+            let error = text.parse::<Rule>().unwrap_err().to_string();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+        assert_eq!(rule("Bash(git status)").to_string(), "Bash(git status)");
+        assert!(rule("Bash").is_about("bash"));
+    }
+}
