@@ -4,7 +4,7 @@
 //! and a cleared environment. What it starts is followed by three marks: the session, the parents, and a variable in the
 //! environment ([`processes`]). Only a process that leaves all three (a daemon with a cleared environment) gets away.
 //!
-//! - [`command`] builds every command, and is the place where a sandbox wraps them.
+//! - [`command`] builds every command, for its cell in the sandbox.
 //! - [`run`] starts one, and ends it: by itself, by the limit, by a cancel, or because nobody waits for it any more.
 //! - [`capture`] keeps what it writes, in bounded memory.
 //! - [`guard`] ends what commands left running, when the tool is dropped and when this program dies.
@@ -34,7 +34,7 @@ pub use self::environment::Environment;
 
 use self::capture::Captured;
 use self::run::{Ending, Runner};
-use crate::sandbox::{Level, ResourceLimits};
+use crate::sandbox::{Level, Profile, ResourceLimits};
 use crate::workspace::Workspace;
 
 /// The longest time that a command can ask for, in seconds.
@@ -112,9 +112,17 @@ struct Details<'a> {
 /// Needs a tokio runtime with I/O and time.
 pub fn bash(workspace: &Workspace, options: BashOptions) -> FnTool {
     let default = options.timeout;
+    let walls = match (workspace.current_profile(), options.network) {
+        (Profile::Full, _) => "",
+        (Profile::Workspace, false) => " Sandboxed: no network, writes only in the workspace (not .git) and $TMPDIR.",
+        (Profile::Workspace, true) => " Sandboxed: writes only in the workspace (not .git) and $TMPDIR.",
+        (Profile::ReadOnly, _) => " Sandboxed: writes only in $TMPDIR.",
+    };
     let runner = Arc::new(Runner::new(workspace.clone(), options));
-    let description = "Runs a bash command in the workspace root, without input or terminal. Returns stdout and stderr; \
-                       the middle of a long output is cut and kept in a file. What is started with & runs on.";
+    let description = format!(
+        "Runs a bash command in the workspace root, without input or terminal. Returns stdout and stderr; the middle of a \
+         long output is cut and kept in a file. What is started with & runs on.{walls}"
+    );
     tool("bash", description, move |arguments: Arguments, context| {
         let runner = Arc::clone(&runner);
         async move { call(&runner, arguments, default, context).await }

@@ -66,7 +66,7 @@ struct Prepared {
 
 /// Nothing holds commands here.
 #[derive(Debug, thiserror::Error)]
-#[error("no sandbox works on this machine, and commands don't run without one ({})", .0.to_string().replace('\n', "; "))]
+#[error("no sandbox works on this machine, and commands don't run without one ({}); only the person can permit it", .0.to_string().replace('\n', "; "))]
 struct Unconfined(Ladder);
 
 /// A command that has ended.

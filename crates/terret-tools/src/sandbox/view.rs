@@ -67,6 +67,7 @@ impl View {
         readable.extend(programs(variables, home.as_deref()));
         readable.extend(enclosing_repository(workspace.root(), home.as_deref()));
         readable.extend(workspace.extra_readable().cloned());
+        readable.extend(workspace.outputs().directory().map(Path::to_owned));
         let mut writable = Vec::new();
         if workspace.may_write() {
             writable.push(workspace.root().to_owned());

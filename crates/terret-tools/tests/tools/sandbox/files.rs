@@ -109,6 +109,16 @@ async fn further_places_are_opened_by_the_embedder() {
     }
 }
 
+#[tokio::test]
+async fn what_was_too_long_to_be_shown_can_be_read_by_the_next_command() {
+    for level in levels() {
+        let arena = Arena::new(Some(level));
+        let file = arena.run("seq 1 5000").await.details["outputFile"].as_str().unwrap().to_owned();
+        assert_eq!(arena.run(&format!("wc -l < {file}")).await.text, "5000", "on {level}");
+        assert!(arena.run(&format!("echo evil > {file}")).await.is_error, "on {level}");
+    }
+}
+
 /// Commands that pass for reading, and that write or run something else.
 const PRETENDERS: &[&str] = &[
     "find . -name file -delete",

@@ -3,6 +3,14 @@
 //!
 //! As root, all of it is run once more as an ordinary user.
 
+/// Says what isn't tested here, past the harness, which keeps what a test prints that doesn't fail.
+macro_rules! skipped {
+    ($($what:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "SKIPPED sandbox: {}", format_args!($($what)*));
+    }};
+}
+
 mod files;
 mod network;
 mod repositories;
@@ -12,6 +20,7 @@ mod user;
 mod walls;
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde_json::json;
 use terret_tools::{BashOptions, Environment, Ladder, Level, Profile, Workspace};
@@ -64,19 +73,23 @@ impl Arena {
     }
 }
 
-/// The levels that hold here. Says which don't.
+/// The levels that hold here. Says once which don't.
 fn levels() -> Vec<Level> {
-    let ladder = Ladder::probe();
-    let holding = ladder.rungs.iter().filter_map(|rung| match &rung.holds {
-        Ok(()) => Some(rung.level),
-        Err(error) => {
-            eprintln!("SKIPPED on {}: {error}", rung.level);
-            None
-        }
-    });
-    let holding: Vec<Level> = holding.collect();
-    assert!(!holding.is_empty(), "nothing holds commands here, so nothing can be tested:\n{ladder}");
-    holding
+    static LEVELS: OnceLock<Vec<Level>> = OnceLock::new();
+    let try_all = || {
+        let ladder = Ladder::probe();
+        let holding = ladder.rungs.iter().filter_map(|rung| match &rung.holds {
+            Ok(()) => Some(rung.level),
+            Err(error) => {
+                skipped!("all attacks on {}: {error}", rung.level);
+                None
+            }
+        });
+        let holding: Vec<Level> = holding.collect();
+        assert!(!holding.is_empty(), "nothing holds commands here, so nothing can be tested:\n{ladder}");
+        holding
+    };
+    LEVELS.get_or_init(try_all).clone()
 }
 
 /// No level at all, for the control, and then each that holds.

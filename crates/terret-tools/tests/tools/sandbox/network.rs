@@ -66,7 +66,7 @@ impl Services {
 #[tokio::test]
 async fn without_a_network_nobody_is_reached() {
     if !Path::new(PYTHON).exists() {
-        eprintln!("SKIPPED: there is no {PYTHON} to attack with");
+        skipped!("there is no {PYTHON} to attack with");
         return;
     }
     for level in control_and_levels() {
@@ -95,7 +95,7 @@ async fn without_a_network_nobody_is_reached() {
 #[tokio::test]
 async fn rings_of_the_kernel_that_make_system_calls_unseen_are_refused() {
     if !Path::new(PYTHON).exists() {
-        eprintln!("SKIPPED: there is no {PYTHON} to attack with");
+        skipped!("there is no {PYTHON} to attack with");
         return;
     }
     // The number is the same on all architectures. A null parameter is EFAULT (14) where the call is let through.
@@ -105,7 +105,7 @@ async fn rings_of_the_kernel_that_make_system_calls_unseen_are_refused() {
         let answer = Arena::new(level).run(&format!("{PYTHON} -c '{attack}'")).await;
         let refused = answer.text == "1";
         if level.is_none() && refused {
-            eprintln!("SKIPPED: this system itself refuses io_uring");
+            skipped!("this system itself refuses io_uring");
             return;
         }
         assert_eq!(refused, level.is_some(), "on {level:?}: {}", answer.text);
@@ -129,7 +129,7 @@ async fn with_a_network_services_are_reached() {
 #[tokio::test]
 async fn a_loopback_of_its_own_is_left_to_a_command_in_a_namespace() {
     if !levels().contains(&Level::Bubblewrap) || !Path::new(PYTHON).exists() {
-        eprintln!("SKIPPED: needs bubblewrap and {PYTHON}");
+        skipped!("needs bubblewrap and {PYTHON}");
         return;
     }
     let command = format!(

@@ -42,7 +42,7 @@ async fn a_cancel_and_the_time_limit_leave_nothing() {
 #[tokio::test]
 async fn a_daemon_without_parent_session_and_environment_ends_with_its_namespace() {
     if !levels().contains(&Level::Bubblewrap) {
-        eprintln!("SKIPPED: needs bubblewrap");
+        skipped!("needs bubblewrap");
         return;
     }
     let (arena, sleep) = (Arena::new(Some(Level::Bubblewrap)), unique_sleep());

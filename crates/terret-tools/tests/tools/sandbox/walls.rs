@@ -38,7 +38,7 @@ async fn new_namespaces_and_mounts_are_refused() {
     }
     let control = Arena::new(None).run("unshare -U true").await;
     if control.is_error {
-        eprintln!("SKIPPED the control: this system itself refuses namespaces ({})", control.text);
+        skipped!("the control: this system itself refuses namespaces ({})", control.text);
     }
 }
 
@@ -51,7 +51,7 @@ async fn settings_of_the_kernel_stay_as_they_are() {
             let answer =
                 Arena::new(level).run(&format!("cat /proc/sys/{setting} > s && cat s > /proc/sys/{setting}")).await;
             if level.is_none() && answer.is_error {
-                eprintln!("SKIPPED the control: {setting} can't be written here anyway");
+                skipped!("the control: {setting} can't be written here anyway");
             }
             assert!(answer.is_error || level.is_none(), "{setting} on {level:?}: {}", answer.text);
         }
@@ -96,7 +96,7 @@ async fn programs_outside_get_no_signals() {
         let mut gaps = rungs.iter().filter(|rung| Some(rung.level) == level).flat_map(|rung| &rung.gaps);
         let gap = gaps.any(|gap| gap.contains("signals"));
         if gap {
-            eprintln!("SKIPPED on {level:?}: this kernel can't");
+            skipped!("on {level:?}: this kernel can't");
             continue;
         }
         assert_eq!(answer.text.starts_with("reached"), level.is_none(), "on {level:?}: {}", answer.text);
