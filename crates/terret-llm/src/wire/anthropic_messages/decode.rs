@@ -13,6 +13,7 @@ use crate::lossy::{Fragment, Lossy};
 use crate::sse::SseEvent;
 use crate::stream::BlockKind;
 use crate::transcript::{RawJson, StopReason, Usage, replace_lone_surrogates};
+use crate::wire::lax::lax;
 use crate::wire::{Decoder, failure};
 
 #[derive(Default)]
@@ -336,8 +337,9 @@ fn protocol(message: impl Into<String>) -> ModelError {
 
 #[derive(Deserialize)]
 struct Event<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Lossy<'a>>,
+    #[serde(borrow, rename = "type", default, deserialize_with = "lax")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "lax")]
     index: Option<u64>,
     delta: Option<Delta<'a>>,
     content_block: Option<&'a RawValue>,
@@ -360,8 +362,8 @@ struct Typed<'a> {
 
 #[derive(Deserialize)]
 struct Delta<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Lossy<'a>>,
+    #[serde(borrow, rename = "type", default, deserialize_with = "lax")]
+    kind: Option<Cow<'a, str>>,
     text: Option<Fragment<'a>>,
     thinking: Option<Fragment<'a>>,
     signature: Option<Lossy<'a>>,
