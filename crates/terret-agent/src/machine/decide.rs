@@ -99,12 +99,7 @@ impl Plan<'_> {
                     self.stopped(cause, still_running, usage, cost);
                 }
             }
-            Input::Resume => {
-                self.commit(Record::Resumed);
-                if goes_on && expired {
-                    self.commit(Record::Expired);
-                }
-            }
+            Input::Resume => self.resume(),
             Input::Replied { epoch, reply, cost } => {
                 if epoch == self.progress.epoch && run.stage == Stage::Calling {
                     self.replied(reply, cost);
@@ -160,9 +155,19 @@ impl Plan<'_> {
         }
     }
 
+    fn resume(&mut self) {
+        let run = self.progress.run.as_ref();
+        let expired = run.and_then(RunState::deadline).is_some_and(|deadline| self.at >= deadline);
+        let is_ending = run.is_some_and(RunState::is_ending);
+        self.commit(Record::Resumed);
+        if expired && !is_ending {
+            self.commit(Record::Expired);
+        }
+    }
+
     /// Goes on with a run that a crash has left open.
     fn join(&mut self, prompt: Prompt) {
-        self.commit(Record::Resumed);
+        self.resume();
         if let Some(message) = prompt.message {
             self.commit(Record::Queued { kind: QueueKind::Steering, message: Arc::new(message.into()) });
         }
@@ -340,11 +345,19 @@ impl RunState {
     /// Whether a prompt goes on with this run, which a crash has left open.
     fn is_joined_by(&self, prompt: &Prompt, at: i64) -> bool {
         let is_same = self.task == prompt.task && self.tools == prompt.tools && self.models == prompt.models.get();
-        let has_limits = prompt.message.is_none() || self.limits == prompt.limits;
-        let is_over = matches!(self.stage, Stage::Failing(_))
-            || matches!(&self.stage, Stage::Stopping(cause) if !matches!(cause, StopCause::Interrupted { .. }));
         let has_time = self.deadline().is_none_or(|deadline| at < deadline);
-        is_same && has_limits && !is_over && has_time && self.out_of().is_none() && !prompt.apart
+        let answers = self.limits == prompt.limits && !self.is_ending() && has_time && self.out_of().is_none();
+        // A crash gives nobody a new budget.
+        is_same && !prompt.apart && (prompt.message.is_none() || answers)
+    }
+
+    /// Whether it does nothing any more but end.
+    fn is_ending(&self) -> bool {
+        match &self.stage {
+            Stage::Failing(_) => true,
+            Stage::Stopping(cause) => !matches!(cause, StopCause::Interrupted { .. }),
+            _ => false,
+        }
     }
 }
 

@@ -47,9 +47,11 @@ pub(crate) fn inputs(
         add(apart(prompt(n, scenario, Some("prompt"), None)), used);
         if scenario.shared {
             add(prompt(n, scenario, Some("prompt"), Some(Budget::Cost)), used);
+            add(prompt(n, scenario, None, Some(Budget::Cost)), used);
         }
         if let Some(deadline) = state.run().and_then(|run| run.deadline()) {
             inputs.push((prompt(n, scenario, Some("prompt"), None), deadline, used));
+            inputs.push((prompt(n, scenario, None, None), deadline, used));
         }
     }
     let mut add = |input, used| inputs.push((input, NOW, used));

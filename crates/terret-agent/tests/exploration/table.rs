@@ -86,7 +86,7 @@ fn meant(input: &Input, names: &[&str]) -> usize {
             }
         }
         (Input::Prompt(_), "Resumed", _) => {
-            let follows = |name: &&str| !["Resumed", "Queued", "BudgetExceeded"].contains(name);
+            let follows = |name: &&str| !["Resumed", "Queued", "BudgetExceeded", "Expired"].contains(name);
             names.iter().position(|name| follows(&name)).unwrap_or(names.len())
         }
         (Input::Prompt(_), ..) => {

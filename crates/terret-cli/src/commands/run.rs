@@ -94,7 +94,7 @@ async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, 
     if args.format() == OutputFormat::Text && opened.messages > 0 {
         tell_of(&opened, args, folder);
     }
-    if let Some(interrupted) = &opened.interrupted {
+    if let Some(interrupted) = opened.interrupted.as_ref().filter(|_| prompt.is_none()) {
         tell_of_limits(interrupted, args);
     }
     let run = match prompt {
