@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use terret::llm::{Money, hosts};
+use terret::tools::Rule;
 
 use crate::commands::auth::Auth;
 use crate::commands::config as config_command;
@@ -153,6 +154,15 @@ pub(crate) struct RunArgs {
     /// What the agent may do without a question
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) permission_mode: PermissionMode,
+    /// Let these calls run without a question, as in 'bash(cargo test *)' or 'write(src/**)'; several times for several
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<Rule>,
+    /// Ask before these calls
+    #[arg(long, value_name = "RULE")]
+    pub(crate) ask: Vec<Rule>,
+    /// Never run these calls, whatever else is allowed
+    #[arg(long, value_name = "RULE")]
+    pub(crate) deny: Vec<Rule>,
     /// Let commands in the sandbox reach the network
     #[arg(long)]
     pub(crate) network: bool,
@@ -309,6 +319,8 @@ pub(crate) enum PermissionMode {
     /// Write files in the folder, and run commands in a sandbox; without one that works, don't start
     #[default]
     Workspace,
+    /// The same, and ask before everything that does more than look; where nobody can be asked, the run ends
+    Ask,
     /// Write files anywhere, and run commands with all rights of yours, without a sandbox
     Full,
 }

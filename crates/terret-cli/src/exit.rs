@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use terret::agent::machine::{Failure, Outcome};
 use terret::llm::{ErrorKind, ModelError};
 
-use crate::signals;
+use crate::{permissions, signals};
 
 /// How the program ends. The numbers are a contract with scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,7 @@ impl Exit {
             Outcome::Failed { failure: Failure::Objected(_) } => Exit::OutputSchema,
             Outcome::OutOfBudget { .. } => Exit::OutOfBudget,
             Outcome::Cancelled { reason, .. } if reason == signals::TERMINATED => Exit::Terminated,
+            Outcome::Cancelled { reason, .. } if reason.starts_with(permissions::NOBODY) => Exit::Permission,
             Outcome::Cancelled { reason, .. } if reason == signals::INTERRUPTED => Exit::Interrupted,
             _ => Exit::RunFailed,
         }

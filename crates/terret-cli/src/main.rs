@@ -11,6 +11,7 @@ mod keys;
 mod model;
 mod output;
 mod output_schema;
+mod permissions;
 mod places;
 mod project;
 mod prompt;

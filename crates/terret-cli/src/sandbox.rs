@@ -14,7 +14,7 @@ pub(crate) fn workspace(args: &RunArgs, folder: &Path) -> Result<(Workspace, Bas
     let problem = |error: std::io::Error| Problem::usage(format!("can't work in {}: {error}", folder.display()));
     let mut workspace = Workspace::new(folder).map_err(problem)?.profile(match args.permission_mode {
         PermissionMode::ReadOnly => Profile::ReadOnly,
-        PermissionMode::Workspace => Profile::Workspace,
+        PermissionMode::Workspace | PermissionMode::Ask => Profile::Workspace,
         PermissionMode::Full => Profile::Full,
     });
     for further in &args.add_dir {
@@ -42,7 +42,7 @@ pub(crate) fn workspace(args: &RunArgs, folder: &Path) -> Result<(Workspace, Bas
 /// Refuses a run with tools that nothing holds, unless that was asked for in words.
 pub(crate) fn require(args: &RunArgs, tools: &[SharedTool]) -> Result<(), Problem> {
     let changes = |tool: &SharedTool| ["bash", "write", "edit"].contains(&tool.spec().name.as_str());
-    if args.permission_mode != PermissionMode::Workspace || !tools.iter().any(changes) {
+    if matches!(args.permission_mode, PermissionMode::ReadOnly | PermissionMode::Full) || !tools.iter().any(changes) {
         return Ok(());
     }
     Ladder::best().map(drop).map_err(|ladder| Problem {

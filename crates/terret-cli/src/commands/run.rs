@@ -7,19 +7,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use terret::agent::machine::{Limits, Verdict};
-use terret::agent::{Agent, EffectClass, Event, Run, SharedTool};
+use terret::agent::machine::Limits;
+use terret::agent::{Agent, Event, Run, SharedTool};
 use terret::llm::{Options, ToolCall, ToolSpec};
 use terret::store::Setup;
 use terret::tools::{Workspace, workspace_tools};
 
-use crate::cli::{OutputFormat, PermissionMode, RunArgs};
+use crate::cli::{OutputFormat, RunArgs};
 use crate::config::Config;
 use crate::context::{Context, Skills};
 use crate::exit::{Exit, Problem};
 use crate::model;
 use crate::output::{self, Output, Start, complain};
 use crate::output_schema::{Bare, Expected};
+use crate::permissions;
 use crate::prompt;
 use crate::sandbox;
 use crate::session::{self, Chosen, Interrupted, Opened};
@@ -182,6 +183,9 @@ pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>, signa
             Some(Event::Ended(report)) => break report,
             Some(event) if written.is_ok() => {
                 written = output.event(&event);
+                if let Event::Asked(question) = &event {
+                    handle.cancel(permissions::nobody_to_ask(question));
+                }
                 // Nobody reads any more, or the disk is full: going on would spend money for nothing.
                 if let Err(error) = &written {
                     handle.cancel(format!("the output can't be written: {error}"));
@@ -262,11 +266,10 @@ async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
         .system(system)
         .tools(tools.iter().cloned())
         .options(options)
-        .spill(workspace)
+        .spill(workspace.clone())
         .limits(limits(args));
-    if args.permission_mode == PermissionMode::ReadOnly {
-        agent = agent.gate(move |call: &ToolCall, _: &serde_json::Value| only_reading(&tools, call));
-    }
+    let gate = permissions::gate(args, &workspace, &tools);
+    agent = agent.gate(move |call: &ToolCall, arguments: &serde_json::Value| gate.judge(&call.name, arguments));
     agent = fallbacks.into_iter().fold(agent, |agent, model| agent.fallback(model));
     if let Some(expected) = &expected {
         agent = agent.hooks(expected.clone());
@@ -362,13 +365,4 @@ fn pick(tools: Vec<SharedTool>, names: Option<&[String]>) -> Result<Vec<SharedTo
         return Err(Problem::usage(format!("--tools: there is no tool {unknown:?}; there are {known}")));
     }
     Ok(tools.into_iter().filter(|tool| names.contains(&tool.spec().name.as_str())).collect())
-}
-
-fn only_reading(tools: &[SharedTool], call: &ToolCall) -> Verdict {
-    let tool = tools.iter().find(|tool| tool.spec().name == call.name);
-    if tool.is_some_and(|tool| tool.effect() == EffectClass::ReadOnly) {
-        return Verdict::Allow;
-    }
-    let reason = format!("{} is not allowed in read-only mode; only looking at files is", call.name);
-    Verdict::Deny { reason }
 }

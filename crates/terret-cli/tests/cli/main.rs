@@ -15,6 +15,7 @@ mod generated;
 mod models;
 mod output;
 mod output_schema;
+mod permissions;
 mod prompt;
 mod recorded;
 mod resume;
