@@ -52,7 +52,8 @@ impl Session {
     }
 
     /// Lets the model go on from what stands in the transcript, without saying anything: finishes a run that a crash
-    /// interrupted, or starts one.
+    /// interrupted, or starts one. A run is finished under the limits and with the tools that it was begun with; what is
+    /// expected of a typed reply is not kept.
     pub fn go_on(&self) -> Run {
         self.start(None, Task::Answer, Reviewer::default())
     }

@@ -10,7 +10,7 @@ use super::next::Turn;
 use super::state::Progress;
 use super::{
     Answer, Budget, Call, CallStage, Epoch, Failure, Input, Outcome, Prompt, QueueKind, Record, RunState, Stage, State,
-    StopCause, Verdict, Violation, context, told,
+    StopCause, Task, Verdict, Violation, context, told,
 };
 use crate::tool::ToolOutput;
 
@@ -344,11 +344,14 @@ const TAKEN_OVER: &str = "it was interrupted, and another run has taken its plac
 impl RunState {
     /// Whether a prompt goes on with this run, which a crash has left open.
     fn is_joined_by(&self, prompt: &Prompt, at: i64) -> bool {
+        if prompt.apart || (prompt.task == Task::Compact && self.task != Task::Compact) {
+            return false;
+        }
+        // Who says nothing wants this run to be finished. A crash gives nobody a new budget.
         let is_same = self.task == prompt.task && self.tools == prompt.tools && self.models == prompt.models.get();
         let has_time = self.deadline().is_none_or(|deadline| at < deadline);
         let answers = self.limits == prompt.limits && !self.is_ending() && has_time && self.out_of().is_none();
-        // A crash gives nobody a new budget.
-        is_same && !prompt.apart && (prompt.message.is_none() || answers)
+        prompt.message.is_none() || (is_same && answers)
     }
 
     /// Whether it does nothing any more but end.

@@ -144,9 +144,9 @@ pub enum Input {
 
 /// What a run is started with.
 ///
-/// Where a crash has left a run open, a prompt joins it if it would be the same run: of the same task, tools and models. Its
-/// message is steering then, which needs the same limits, too, with something of them left. Otherwise the open run ends,
-/// with its calls settled, and the prompt starts one of its own.
+/// Where a crash has left a run open, a prompt without a message finishes it, as it was begun. One with a message joins it
+/// if it would be the same run (of the same task, tools, models and limits, with something of them left): the message is
+/// steering then. Otherwise the open run ends, with its calls settled, and the prompt starts one of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
     /// The run's name.
