@@ -41,9 +41,9 @@ impl Session {
     }
 
     /// Starts a run whose final reply is a `T`. A reply that is none goes back to the model with what is wrong with it,
-    /// [`Limits::objections`] times; then the run fails.
+    /// [`Limits::objections`](crate::machine::Limits::objections) times; then the run fails.
     ///
-    /// Providers that can are held to the schema of `T` ([`OutputSchema::of`]); all models are told it.
+    /// Providers that can are held to the schema of `T` ([`OutputSchema::of`](terret_llm::OutputSchema::of)); all models are told it.
     pub fn run<T: JsonSchema + DeserializeOwned + 'static>(&self, prompt: impl Into<UserPrompt>) -> TypedRun<T> {
         let expected = Expected::<T>::new();
         let session = Self { agent: self.agent.expecting(expected.schema()), ..self.clone() };

@@ -78,21 +78,16 @@ fn meant(input: &Input, names: &[&str]) -> usize {
         (Input::Resume, _, Some("Expired")) => 2,
         (Input::Wake, "Expired", _) => 1,
         (Input::Wake, ..) => 0,
-        (Input::Prompt(_), "RunStarted", second) => {
-            if second == Some("BudgetExceeded") {
-                2
-            } else {
-                1
-            }
-        }
+        (Input::Prompt(_), "RunStarted", Some("BudgetExceeded")) => 2,
+        (Input::Prompt(_), "RunStarted", _) => 1,
         (Input::Prompt(_), "Resumed", _) => {
-            let follows = |name: &&str| !["Resumed", "Queued", "BudgetExceeded", "Expired"].contains(name);
-            names.iter().position(|name| follows(&name)).unwrap_or(names.len())
+            let follows = |name: &str| !["Resumed", "Queued", "BudgetExceeded", "Expired"].contains(&name);
+            names.iter().position(|name| follows(name)).unwrap_or(names.len())
         }
         (Input::Prompt(_), ..) => {
             let of_input = ["Cancelled", "Expired", "RunEnded"];
-            let is_other = |name: &&str| !of_input.contains(name);
-            match names.iter().position(|name| is_other(&name)) {
+            let is_other = |name: &str| !of_input.contains(&name);
+            match names.iter().position(|name| is_other(name)) {
                 Some(place) if names[place] == "RunStarted" => place + 1,
                 Some(place) => place,
                 None => names.len(),
