@@ -38,7 +38,9 @@ fn described(call: &ToolCall) -> String {
 fn rule(call: &ToolCall) -> String {
     let arguments: serde_json::Value = call.arguments.parse().unwrap_or_default();
     let text = |name: &str| arguments.get(name).and_then(serde_json::Value::as_str);
-    let is_plain = |text: &&str| !text.contains(['\'', '\n', '*', '?', '[', '{', '\\']) && text.len() <= 100;
+    // What is more than one command, or means something else in a rule or on a command line, needs a rule for the tool.
+    let odd = |c: char| c.is_control() || "'\"*?[]{}()<>|&;$`\\!#~".contains(c);
+    let is_plain = |text: &&str| !text.contains(odd) && text.len() <= 100;
     match text("command").or(text("path")).filter(is_plain) {
         Some(what) => format!("{}({what})", call.name),
         None => call.name.clone(),

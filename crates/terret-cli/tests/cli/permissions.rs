@@ -20,6 +20,17 @@ fn a_question_that_nobody_can_answer_ends_the_run_and_says_what_would_spare_it()
 }
 
 #[test]
+fn what_is_suggested_lets_the_call_run() {
+    for command in ["touch x", "touch x && echo done > y"] {
+        let ran = Terret::scripted(bash(command)).args(["--json", "--permission-mode", "ask"]).run().exits(5);
+        let message = ran.result()["error"]["message"].as_str().unwrap().to_owned();
+        let rule = message.split('\'').nth(1).unwrap();
+        let flags = ["--json", "--permission-mode", "ask", "--allow", rule];
+        assert!(Terret::scripted(bash(command)).args(flags).run().exits(0).path("x").exists(), "{rule}");
+    }
+}
+
+#[test]
 fn what_is_allowed_runs_and_so_does_what_only_reads() {
     for (command, flags) in [("echo hello", &[][..]), ("touch x", &["--allow", "bash(touch *)"])] {
         let ran = Terret::scripted(bash(command)).args(["--json", "--permission-mode", "ask"]).args(flags).run();
