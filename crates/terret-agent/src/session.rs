@@ -63,13 +63,13 @@ impl Session {
         self.start(None, Task::Compact, Reviewer::default())
     }
 
-    /// The messages so far. Waits for a run that hasn't ended.
+    /// The messages so far. Waits for a run that hasn't ended: one of its own tools or hooks must not ask.
     pub async fn transcript(&self) -> Transcript {
         self.kept().await.state.transcript().clone()
     }
 
     /// The run that a crash interrupted, if there is one: [`go_on`](Self::go_on) finishes it. Waits for a run that hasn't
-    /// ended.
+    /// ended, as [`transcript`](Self::transcript) does.
     pub async fn interrupted(&self) -> Option<RunId> {
         self.kept().await.state.run().map(|run| run.id.clone())
     }
