@@ -314,7 +314,7 @@ pub(crate) enum OutputFormat {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PermissionMode {
-    /// Look at files, but neither write nor run anything
+    /// Look at files, and run commands in the sandbox that only read
     ReadOnly,
     /// Write files in the folder, and run commands in a sandbox; without one that works, don't start
     #[default]
