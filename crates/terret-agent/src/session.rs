@@ -118,7 +118,7 @@ impl Session {
             let begins = |log: &Log| !reins.cancel.is_requested() || log.stale || log.state.run().is_some();
             let report = match log.filter(|log| begins(log)) {
                 Some(log) => Driver::new(session.agent, session.journal, session.id, log, reins).run(prompt).await,
-                None => reins.never_started(prompt),
+                None => reins.never_started(prompt.message),
             };
             trace::run_ended(&tracing::Span::current(), &report);
             let _ = done.send(report);
