@@ -340,3 +340,28 @@ fn a_run_that_was_let_go_of_waits_for_its_answer_in_the_journal() {
         }
     });
 }
+
+#[tokio::test]
+async fn what_was_only_announced_when_the_journal_failed_is_not_spent_and_a_reply_is() {
+    let mut usage = terret_llm::Usage::default();
+    usage.input = 90;
+    let budget = SharedBudget::new(SharedLimits::default());
+    let mood = Arc::new(Mutex::new(Mood::Refuses));
+    let model = ScriptedModel::new([ScriptedReply::text("So.").usage(usage)]);
+    let agent = Agent::builder(model).shared_budget(budget.clone()).build().unwrap();
+    let journal = Moody { inner: MemoryJournal::new(), mood: mood.clone() };
+    let session = agent.open(Arc::new(journal), SessionId::new()).await.unwrap();
+
+    let report = session.prompt("Go.").report().await;
+    assert_eq!((report.spent.model_calls, report.undelivered.len()), (0, 1));
+    assert_eq!((budget.spent().model_calls, budget.spent().usage.input), (0, 0), "the model was not called");
+
+    *mood.lock().unwrap() = Mood::Good;
+    let mut run = session.prompt("Go.");
+    while !matches!(run.next().await.unwrap(), Event::ModelCalled { .. }) {}
+    *mood.lock().unwrap() = Mood::Refuses;
+    let report = run.report().await;
+    assert!(matches!(report.outcome, Outcome::Failed { failure: Failure::Journal(_) }), "{:?}", report.outcome);
+    assert_eq!((report.spent.usage.input, budget.spent().usage.input), (90, 90), "the reply was paid for");
+    assert_eq!(budget.spent().model_calls, 1);
+}

@@ -41,9 +41,12 @@ impl Driver {
         let mut kept = self.log.state.clone();
         let mut let_go: Vec<Queued> = Vec::new();
         for record in &records {
-            // It was spent, whether or not it is in the journal.
-            report.spent.note(record);
-            self.agent.0.shared.iter().for_each(|shared| shared.note(record));
+            // What a reply used is spent, whether or not it is in the journal. What is only announced has not begun.
+            use Record::{CallOpened, CompactionStarted, ModelCalled};
+            if !matches!(record, ModelCalled { .. } | CompactionStarted { .. } | CallOpened { .. }) {
+                report.spent.note(record);
+                self.agent.0.shared.iter().for_each(|shared| shared.note(record));
+            }
             if let Record::RunEnded { .. } = record {
                 let_go.extend(kept.queue().iter().cloned());
             }

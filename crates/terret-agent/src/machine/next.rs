@@ -171,8 +171,7 @@ impl Batch {
     fn end_loop(&self, run: &RunState) -> Option<Record> {
         let repeats = run.limits.repeats.is_some_and(|limit| run.repeats() >= limit.end.get());
         let untouched = self.calls.iter().any(|call| matches!(call.stage, CallStage::Gating { .. }));
-        let loops = self.run == run.id && repeats && untouched && run.exceeded.is_none();
-        loops.then_some(Record::BudgetExceeded { budget: Budget::Loop })
+        (repeats && untouched && run.exceeded.is_none()).then_some(Record::BudgetExceeded { budget: Budget::Loop })
     }
 
     /// Once a budget is used up, what waits is closed; what runs may finish.

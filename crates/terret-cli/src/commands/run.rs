@@ -93,7 +93,7 @@ async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, 
     };
     let start = Start::new(&agent, &opened, folder);
     if args.format() == OutputFormat::Text && opened.messages > 0 {
-        tell_of(&opened, args, folder);
+        tell_of(&opened, args, folder, prompt.is_some());
     }
     if let Some(interrupted) = opened.interrupted.as_ref().filter(|_| prompt.is_none()) {
         tell_of_limits(interrupted, args);
@@ -112,11 +112,16 @@ async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, 
 }
 
 /// Says what is gone on with, before anything happens.
-fn tell_of(opened: &Opened, args: &RunArgs, folder: &Path) {
+fn tell_of(opened: &Opened, args: &RunArgs, folder: &Path, is_new: bool) {
     let messages = if opened.messages == 1 { "1 message" } else { &format!("{} messages", opened.messages) };
     let mut note = format!("session {}, {messages}", opened.session.id());
-    if opened.interrupted.is_some() {
-        note += ", its last run was interrupted and goes on";
+    if let Some(interrupted) = &opened.interrupted {
+        let (its, asked) = (&interrupted.limits, limits(args));
+        let has_others = (its.model_calls, its.cost, its.wall_time) != (asked.model_calls, asked.cost, asked.wall_time);
+        note += match is_new && has_others {
+            true => ", its last run was interrupted and makes room for one with other limits",
+            false => ", its last run was interrupted and goes on",
+        };
     }
     if args.cd.is_none() && Path::new(".").canonicalize().is_ok_and(|here| here != folder) {
         note += &format!("; working in its folder {} (-C . works in this one)", folder.display());

@@ -156,6 +156,14 @@ fn a_copy_of_a_damaged_session_says_how_much_it_leaves_out() {
 }
 
 #[test]
+fn a_prompt_with_other_limits_gets_a_run_of_its_own() {
+    let args = ["-c", "-p", "and be quick", "--max-turns", "1"];
+    let on = waiting().kill().then().script([says("Quickly.")]).args(args).run().exits(0);
+    assert!(on.stderr.contains("makes room for one with other limits"), "{}", on.stderr);
+    assert!(on.stderr.contains("1 model call ·"), "its own calls alone: {}", on.stderr);
+}
+
+#[test]
 fn limits_that_do_not_hold_for_a_run_that_goes_on_are_named() {
     let killed = waiting().kill();
     let args = ["-c", "--json", "--max-turns", "7", "--timeout", "90"];

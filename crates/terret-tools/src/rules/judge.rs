@@ -27,8 +27,13 @@ pub enum Unmatched {
 ///
 /// A function that asks it is a [`Gate`](terret_agent::Gate):
 ///
-/// ```ignore
-/// let agent = agent.gate(move |call: &ToolCall, arguments: &Value| rules.judge(&call.name, arguments));
+/// ```
+/// # use terret_agent::AgentBuilder;
+/// # use terret_llm::ToolCall;
+/// # use terret_tools::RuleJudge;
+/// fn judged(agent: AgentBuilder, rules: RuleJudge) -> AgentBuilder {
+///     agent.gate(move |call: &ToolCall, arguments: &serde_json::Value| rules.judge(&call.name, arguments))
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct RuleJudge(Arc<Inner>);
