@@ -121,7 +121,9 @@ fn written_out(messages: &[Arc<Message>], limit: u64) -> String {
         // Writing to a string doesn't fail.
         let _ = writeln!(text, "[{who}]\n{said}\n");
     }
-    text
+    // Many short messages are long together.
+    let most = usize::try_from(limit.saturating_mul(4)).unwrap_or(usize::MAX);
+    if text.len() > most { head_and_tail(&text, most) } else { text }
 }
 
 fn contents(content: &[Content]) -> String {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
-use terret_llm::{BlockKind, Message, StreamEvent, ToolCall};
+use terret_llm::{BlockKind, Message, StopReason, StreamEvent, ToolCall};
 
 use crate::machine::{Epoch, Failure, Outcome, Queued, Recovery, RunId, Spent};
 
@@ -94,6 +94,8 @@ pub enum Event {
     },
     /// Somebody has to say something now: what is running is being stopped, and the run goes on.
     Interrupted,
+    /// The run's time is up; what is running is being stopped.
+    Expired,
     /// What was running has stopped after an interruption, and the run goes on.
     Halted {
         /// The ids of calls whose tools could not be stopped.
@@ -149,10 +151,13 @@ pub struct Report {
     pub outcome: Outcome,
     /// What it spent.
     pub spent: Spent,
-    /// The text of the last reply, if the run completed.
+    /// The text of the run's last reply, if it completed with one.
     pub text: Option<Arc<str>>,
+    /// Why that reply stopped. [`StopReason::Length`] says that it was cut off at the output limit.
+    pub stop_reason: Option<StopReason>,
     /// Messages that were queued and not delivered, handed back in order. Where the run can be gone on with because its
-    /// journal has failed, those that the journal has kept wait there.
+    /// journal has failed, those that the journal has kept wait there; where the journal can't say what it has kept, they
+    /// may do so as well.
     pub undelivered: Vec<Arc<Message>>,
     /// The ids of calls whose tools could not be stopped and are still at work: they block their thread.
     pub still_running: Vec<String>,
@@ -167,7 +172,7 @@ impl Report {
     /// Of a run that nothing is known of but its outcome.
     pub(crate) fn of(outcome: Outcome) -> Self {
         let spent = Spent::default();
-        Self { outcome, spent, text: None, undelivered: Vec::new(), still_running: Vec::new() }
+        Self { outcome, spent, text: None, stop_reason: None, undelivered: Vec::new(), still_running: Vec::new() }
     }
 }
 
@@ -197,7 +202,8 @@ pub(crate) struct Subscriber(Arc<Mutex<Channel>>);
 struct Channel {
     snapshot: Snapshot,
     readers: Vec<Arc<Mutex<Unread>>>,
-    ended: bool,
+    /// The end, for readers that come after it.
+    ended: Option<Event>,
 }
 
 #[derive(Default)]
@@ -206,7 +212,6 @@ struct Unread {
     fragments: usize,
     lagged: bool,
     ended: bool,
-    abandoned: bool,
     waker: Option<Waker>,
 }
 
@@ -259,7 +264,7 @@ impl Stream for Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        lock(&self.unread).abandoned = true;
+        lock(&self.channel).readers.retain(|reader| !Arc::ptr_eq(reader, &self.unread));
     }
 }
 
@@ -271,15 +276,17 @@ impl Publisher {
     pub(crate) fn publish(&self, event: &Event) {
         let mut channel = lock(&self.0);
         channel.snapshot.take_in(event);
-        channel.ended |= matches!(event, Event::Ended(_));
-        channel.readers.retain(|reader| lock(reader).put(event));
+        if let Event::Ended(_) = event {
+            channel.ended = Some(event.clone());
+        }
+        channel.readers.iter().for_each(|reader| lock(reader).put(event));
     }
 }
 
 /// However the run ends, its readers hear of an end, and end, too.
 impl Drop for Publisher {
     fn drop(&mut self) {
-        if !lock(&self.0).ended {
+        if lock(&self.0).ended.is_none() {
             self.publish(&Event::Ended(Report::lost()));
         }
         for reader in lock(&self.0).readers.drain(..) {
@@ -298,7 +305,8 @@ impl Subscriber {
         if channel.snapshot != Snapshot::default() {
             unread.events.push_back(Event::Snapshot(channel.snapshot.clone()));
         }
-        unread.ended = channel.ended;
+        unread.ended = channel.ended.is_some();
+        unread.events.extend(channel.ended.clone());
         let unread = Arc::new(Mutex::new(unread));
         channel.readers.push(unread.clone());
         Events { unread, channel: self.0.clone() }
@@ -342,7 +350,7 @@ impl Snapshot {
                     self.asked.retain(|question| question.call.id != result.tool_call_id);
                 }
             }
-            Event::Interrupted | Event::Cancelled { .. } => {
+            Event::Interrupted | Event::Expired | Event::Cancelled { .. } => {
                 *self = Self { queue: std::mem::take(&mut self.queue), ..Self::default() };
             }
             Event::Ended(_) => *self = Self::default(),
@@ -352,14 +360,11 @@ impl Snapshot {
 }
 
 impl Unread {
-    /// Keeps an event for the reader. False when there is no reader any more.
-    fn put(&mut self, event: &Event) -> bool {
-        if self.abandoned {
-            return false;
-        }
+    /// Keeps an event for the reader.
+    fn put(&mut self, event: &Event) {
         let bytes = fragment_bytes(event);
         if self.lagged && is_fragment(event) {
-            return true;
+            return;
         }
         // Nothing comes after the end.
         self.lagged &= !matches!(event, Event::Ended(_));
@@ -373,7 +378,6 @@ impl Unread {
             self.events.push_back(event.clone());
         }
         self.wake();
-        true
     }
 
     /// Appends a fragment to the unread one before it, if both are of the same block or tool.
@@ -447,7 +451,7 @@ mod tests {
 
     fn unread(events: &[Event]) -> Vec<Event> {
         let mut unread = Unread::default();
-        events.iter().for_each(|event| assert!(unread.put(event)));
+        events.iter().for_each(|event| unread.put(event));
         std::iter::from_fn(|| unread.take()).collect()
     }
 

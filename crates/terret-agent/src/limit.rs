@@ -12,7 +12,8 @@ use crate::tool::ToolOutput;
 
 /// Keeps results that are too long for the model, in a folder say.
 pub trait Spill: Send + Sync {
-    /// Keeps a text whole, and says where, for the model and for people: a path that a tool can read, say.
+    /// Keeps a text whole, and says where, for the model and for people: a path that a tool can read, say. The id is as the
+    /// model wrote it, and no name for a file.
     fn keep<'a>(&'a self, call_id: &'a str, text: &'a str) -> BoxFuture<'a, std::io::Result<String>>;
 }
 

@@ -41,9 +41,9 @@ impl Session {
     }
 
     /// Starts a run whose final reply is a `T`. A reply that is none goes back to the model with what is wrong with it,
-    /// [`Limits::objections`] times; then the run fails.
+    /// [`Limits::objections`](crate::machine::Limits::objections) times; then the run fails.
     ///
-    /// Providers that can are held to the schema of `T` ([`OutputSchema::of`]); all models are told it.
+    /// Providers that can are held to the schema of `T` ([`OutputSchema::of`](terret_llm::OutputSchema::of)); all models are told it.
     pub fn run<T: JsonSchema + DeserializeOwned + 'static>(&self, prompt: impl Into<UserPrompt>) -> TypedRun<T> {
         let expected = Expected::<T>::new();
         let session = Self { agent: self.agent.expecting(expected.schema()), ..self.clone() };
@@ -52,7 +52,8 @@ impl Session {
     }
 
     /// Lets the model go on from what stands in the transcript, without saying anything: finishes a run that a crash
-    /// interrupted, or starts one.
+    /// interrupted, or starts one. A run is finished under the limits and with the tools that it was begun with; what is
+    /// expected of a typed reply is not kept.
     pub fn go_on(&self) -> Run {
         self.start(None, Task::Answer, Reviewer::default())
     }
@@ -62,13 +63,13 @@ impl Session {
         self.start(None, Task::Compact, Reviewer::default())
     }
 
-    /// The messages so far. Waits for a run that hasn't ended.
+    /// The messages so far. Waits for a run that hasn't ended: one of its own tools or hooks must not ask.
     pub async fn transcript(&self) -> Transcript {
         self.kept().await.state.transcript().clone()
     }
 
     /// The run that a crash interrupted, if there is one: [`go_on`](Self::go_on) finishes it. Waits for a run that hasn't
-    /// ended.
+    /// ended, as [`transcript`](Self::transcript) does.
     pub async fn interrupted(&self) -> Option<RunId> {
         self.kept().await.state.run().map(|run| run.id.clone())
     }
@@ -89,7 +90,8 @@ impl Session {
         let (limits, tools) = (parts.limits, parts.tools.facts().clone());
         let models = u32::try_from(parts.models.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
         let task = if task == Task::Answer && !parts.hooks.0.is_empty() { Task::AnswerReviewed } else { task };
-        let prompt = Prompt { run, message, limits, tools, models, task, exceeded: None };
+        let apart = reviewer.is_some();
+        let prompt = Prompt { run, message, limits, tools, models, task, exceeded: None, apart };
         let (commands, inbox) = mpsc::unbounded_channel();
         let (done, report) = oneshot::channel();
         let publisher = Publisher::default();

@@ -6,18 +6,27 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use terret::llm::{Money, hosts};
+use terret::tools::Rule;
 
+use crate::commands::auth::Auth;
+use crate::commands::config as config_command;
+use crate::commands::doctor::Doctor;
+use crate::commands::generated::{Completions, Man};
+use crate::commands::models::Models;
+use crate::commands::prompt::Prompt;
 use crate::commands::sessions::Sessions;
+use crate::commands::trust::Trust;
 use crate::commands::wire::Wire;
+use crate::config::Config;
 use crate::exit::{Exit, Problem};
 use crate::output;
 
 #[derive(Parser)]
 #[command(
     name = "terret",
-    version,
+    version = env!("TERRET_VERSION"),
     about = "A coding agent: give it a prompt, and it works with your files and commands until it is done.",
     args_conflicts_with_subcommands = true,
     after_help = EXAMPLES_AND_EXIT_CODES,
@@ -33,18 +42,18 @@ pub(crate) struct Cli {
 const EXAMPLES_AND_EXIT_CODES: &str = "\
 Examples:
   terret demo                                  watch it work, without a key
-  terret -p \"fix the failing test\" -m anthropic/claude-sonnet-4-5
-  git diff | terret -p \"review this change\" -m openai/gpt-5:high
+  terret -p \"fix the failing test\"             with the model of the first key that is set
+  git diff | terret -p \"review this change\" -m openai/gpt-6.2-sol:high
   terret -p \"…\" -m custom/qwen --base-url http://127.0.0.1:8080/v1
   terret -c \"now write a test for it\"           go on with the last session of this folder
   terret -c                                    finish a run that was interrupted
   terret sessions list
 
 Exit codes:
-  0 completed         4 configuration          130 interrupted
-  1 the run failed    6 out of budget          143 terminated
-  2 usage             7 provider or network
-  3 authentication";
+  0 completed         4 configuration          7 provider or network
+  1 the run failed    5 permission, such as    8 not of the output schema
+  2 usage               without a sandbox      130 interrupted
+  3 authentication    6 out of budget          143 terminated";
 
 /// Who can be asked, and what has to be set for it.
 fn providers() -> String {
@@ -67,11 +76,24 @@ pub(crate) enum Command {
     /// Run one prompt to its end, as without a command
     #[command(visible_alias = "exec")]
     Run(RunArgs),
+    Resume(Resume),
     /// List, show, search, rename, delete, export, import and check sessions
     #[command(subcommand, visible_alias = "session")]
     Sessions(Sessions),
+    #[command(subcommand)]
+    Auth(Auth),
+    #[command(subcommand)]
+    Config(config_command::Commands),
     /// Watch a scripted model fix a small broken project with the real loop and the real tools
     Demo(DemoArgs),
+    Models(Models),
+    #[command(subcommand)]
+    Prompt(Prompt),
+    Trust(Trust),
+    Completions(Completions),
+    Man(Man),
+    /// Say what works on this machine: the sandbox, keys, sessions, model servers
+    Doctor(Doctor),
     /// Look at what goes over the wire, to debug a provider
     #[command(subcommand)]
     Wire(Wire),
@@ -86,18 +108,25 @@ pub(crate) struct RunArgs {
     pub(crate) print: bool,
     /// The model, as provider/model[:effort], as MODEL alone with --base-url, or scripted:FILE
     ///
-    /// The effort is off, minimal, low, medium, high, xhigh or max. A scripted model gives the replies of a JSON Lines
+    /// The effort is off, minimal, low, medium, high, xhigh or max. Without this, it is the default model of the first
+    /// provider whose key is set, else the first model of a server on this machine. A scripted model gives the replies of a JSON Lines
     /// file, such as {"text":"Hello."}, one for each model call.
-    #[arg(short, long, value_name = "MODEL")]
+    #[arg(short, long, value_name = "MODEL", help_heading = MODEL)]
     pub(crate) model: Option<String>,
     /// Ask a server at this address, for example http://127.0.0.1:8080/v1
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help_heading = MODEL)]
     pub(crate) base_url: Option<String>,
     /// The protocol of the server, if it isn't the provider's usual one
     ///
     /// anthropic-messages, openai-completions, openai-responses or google-generative-ai.
-    #[arg(long, value_name = "WIRE", value_parser = crate::commands::wire::wire_format)]
+    #[arg(long, value_name = "WIRE", value_parser = crate::commands::wire::wire_format, help_heading = MODEL)]
     pub(crate) wire: Option<terret::llm::wire::WireFormat>,
+    /// Take the key from this file, which may be a pipe; else from the environment or what `terret auth` keeps
+    #[arg(long, value_name = "FILE", help_heading = MODEL)]
+    pub(crate) api_key_file: Option<PathBuf>,
+    /// Models to go on with when the one before fails, separated by commas
+    #[arg(long, value_name = "MODELS", value_delimiter = ',', help_heading = MODEL)]
+    pub(crate) fallback_model: Option<Vec<String>>,
     /// What to print; docs/events.schema.json describes the JSON
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output_format: OutputFormat,
@@ -105,31 +134,82 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "output_format")]
     pub(crate) json: bool,
     /// The most model calls; the tools of the last one still run
-    #[arg(long, value_name = "N", default_value_t = Self::MAX_TURNS)]
+    #[arg(long, value_name = "N", default_value_t = Self::MAX_TURNS, help_heading = LIMITS)]
     pub(crate) max_turns: NonZeroU32,
     /// The most money, in dollars; the call that goes beyond it is the last one
-    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars, help_heading = LIMITS)]
     pub(crate) max_cost: Option<Money>,
     /// The most time, for example 90, 90s, 5m or 1h; what runs then is stopped
     ///
     /// It is counted from the begin of the run, with all waits, and for a run that was interrupted also with the time in
     /// which nothing ran.
-    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, help_heading = LIMITS)]
     pub(crate) timeout: Option<NonZeroU64>,
     /// The most tokens that one reply may have
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = LIMITS)]
     pub(crate) max_output_tokens: Option<NonZeroU32>,
+    /// A final reply that is JSON of the schema in this file; exits with 8 if the model doesn't manage it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output_schema: Option<PathBuf>,
     /// What the agent may do without a question
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) permission_mode: PermissionMode,
+    /// Let these calls run without a question, as in 'bash(cargo test *)' or 'write(src/**)'; several times for several
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<Rule>,
+    /// Ask before these calls
+    #[arg(long, value_name = "RULE")]
+    pub(crate) ask: Vec<Rule>,
+    /// Never run these calls, whatever else is allowed
+    #[arg(long, value_name = "RULE")]
+    pub(crate) deny: Vec<Rule>,
+    /// Let commands in the sandbox reach the network
+    #[arg(long)]
+    pub(crate) network: bool,
+    /// Let tools write in this folder, too; several times for several
+    #[arg(long, value_name = "DIR")]
+    pub(crate) add_dir: Vec<PathBuf>,
     /// The tools to offer, separated by commas: read, bash, edit, write, grep, find, ls; all of them without this
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) tools: Option<Vec<String>>,
     /// Work in this folder; a session that goes on works in its own without this
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) cd: Option<PathBuf>,
+    /// The names of the files with instructions, of which the first one in each folder is read; none for ""
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "AGENTS.override.md,AGENTS.md,CLAUDE.md", help_heading = CONTEXT)]
+    pub(crate) context_files: Vec<String>,
+    /// Tell the model of no skills
+    #[arg(long, help_heading = CONTEXT)]
+    pub(crate) no_skills: bool,
+    /// Set this as the configuration would, for this run
+    ///
+    /// `terret config keys` lists the keys. The value is TOML, or a text as it is.
+    #[arg(long, value_name = "KEY=VALUE", help_heading = CONTEXT)]
+    pub(crate) set: Vec<String>,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
+}
+
+/// Go on with a session, as -r does
+#[derive(Args)]
+pub(crate) struct Resume {
+    /// The session: its ID or the start of it, or its name; without one, choose from a list
+    id: Option<String>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+impl Resume {
+    /// The same with -r.
+    pub(crate) fn into_run(self) -> Result<RunArgs, clap::Error> {
+        let Self { id, mut run } = self;
+        if run.session.goes_on() || run.session.no_session {
+            let reason = "resume goes on with the session that it is given: leave out -c, -r and --no-session";
+            return Err(Cli::command().error(clap::error::ErrorKind::ArgumentConflict, reason));
+        }
+        run.session.resume = Some(id);
+        Ok(run)
+    }
 }
 
 /// Which session a run belongs to. Without any of these, a new one.
@@ -154,6 +234,9 @@ pub(crate) struct SessionArgs {
     pub(crate) no_session: bool,
 }
 
+const MODEL: &str = "Model";
+const LIMITS: &str = "Limits";
+const CONTEXT: &str = "Context and configuration";
 const SESSIONS: &str = "Sessions";
 
 impl SessionArgs {
@@ -166,6 +249,29 @@ impl SessionArgs {
 impl RunArgs {
     /// What holds where the command line says nothing.
     pub(crate) const MAX_TURNS: NonZeroU32 = NonZeroU32::new(200).expect("it isn't zero");
+
+    /// The same command line, with what is configured where it says nothing.
+    ///
+    /// What names the model stays as the command line has it, because it goes together with the session's.
+    pub(crate) fn configured(self, config: &Config) -> Result<Self, Problem> {
+        let parser = config.defaults_for(Cli::command());
+        let parser = ["run", "resume"]
+            .into_iter()
+            .fold(parser, |parser, name| parser.mut_subcommand(name, |command| config.defaults_for(command)));
+        let parser =
+            parser.mut_subcommand("prompt", |prompt| prompt.mut_subcommand("show", |show| config.defaults_for(show)));
+        let parsed = parser.try_get_matches().and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+        let mut configured = match parsed.map_err(|error| Problem::new(Exit::Configuration, error.to_string()))? {
+            Cli { command: Some(Command::Prompt(Prompt::Show(run))), .. } => *run,
+            Cli { command: Some(Command::Resume(Resume { run, .. }) | Command::Run(run)), .. } | Cli { run, .. } => run,
+        };
+        // A session that is named is wanted, whatever is configured.
+        let is_named = self.session.goes_on() || self.session.session_id.is_some();
+        let no_session = configured.session.no_session && !is_named;
+        configured.session = SessionArgs { no_session, ..self.session };
+        configured.prompt = self.prompt;
+        Ok(configured)
+    }
 
     /// How many messages to copy, if a copy is wanted. A text behind `--fork` that is no number is the prompt.
     pub(crate) fn fork(&mut self) -> Result<Option<Option<usize>>, Problem> {
@@ -208,11 +314,15 @@ pub(crate) enum OutputFormat {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PermissionMode {
-    /// Look at files, but neither write nor run anything
+    /// Look at files, and run commands in the sandbox that only read
     ReadOnly,
-    /// Write files in the folder and run commands (which are not sandboxed yet)
+    /// Write files in the folder, and run commands in a sandbox; without one that works, don't start
     #[default]
     Workspace,
+    /// The same, and ask before everything that does more than look; where nobody can be asked, the run ends
+    Ask,
+    /// Write files anywhere, and run commands with all rights of yours, without a sandbox
+    Full,
 }
 
 pub(crate) fn session_id(text: &str) -> Result<String, String> {
@@ -267,6 +377,18 @@ pub(crate) fn complain(error: &clap::Error, args: impl Iterator<Item = OsString>
         output::print_failed_start(&problem);
     }
     Exit::Usage.into()
+}
+
+/// What is wrong when the prompt is a single word that is nearly a command. Nobody wants to pay for a slip of the finger.
+pub(crate) fn misspelt(run: &RunArgs) -> Option<Problem> {
+    let word = run.prompt.as_deref().filter(|_| !run.print)?;
+    let commands = Cli::command();
+    let names = commands.get_subcommands().flat_map(|command| command.get_name_and_visible_aliases());
+    let alike = |name: &str| strsim::jaro_winkler(word, name);
+    let nearest = names.max_by(|a, b| alike(a).total_cmp(&alike(b))).filter(|name| alike(name) > 0.9)?;
+    Some(Problem::usage(format!(
+        "there is no command {word:?}; did you mean `terret {nearest}`? (As a prompt: terret -p {word:?})"
+    )))
 }
 
 /// What is wrong when somebody forgot the quotes. The parser takes the second word for a command or an odd argument.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use terret::agent::machine::{Failure, Outcome};
 use terret::llm::{ErrorKind, ModelError};
 
-use crate::signals;
+use crate::{permissions, signals};
 
 /// How the program ends. The numbers are a contract with scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +16,10 @@ pub(crate) enum Exit {
     Usage = 2,
     Authentication = 3,
     Configuration = 4,
+    Permission = 5,
     OutOfBudget = 6,
     Provider = 7,
+    OutputSchema = 8,
     Interrupted = 130,
     Terminated = 143,
 }
@@ -37,14 +39,18 @@ impl Exit {
         match outcome {
             Outcome::Completed => Exit::Completed,
             Outcome::Failed { failure: Failure::Model(error) } => Exit::of_model(error),
+            // Nothing but the output schema objects to a reply.
+            Outcome::Failed { failure: Failure::Objected(_) } => Exit::OutputSchema,
             Outcome::OutOfBudget { .. } => Exit::OutOfBudget,
             Outcome::Cancelled { reason, .. } if reason == signals::TERMINATED => Exit::Terminated,
+            Outcome::Cancelled { reason, .. } if reason.starts_with(permissions::NOBODY) => Exit::Permission,
             Outcome::Cancelled { reason, .. } if reason == signals::INTERRUPTED => Exit::Interrupted,
             _ => Exit::RunFailed,
         }
     }
 
-    fn of_model(error: &ModelError) -> Self {
+    /// What it means for the program that a model can't be asked.
+    pub(crate) fn of_model(error: &ModelError) -> Self {
         match error.kind {
             ErrorKind::Auth | ErrorKind::Permission => Exit::Authentication,
             ErrorKind::Refused | ErrorKind::Aborted => Exit::RunFailed,

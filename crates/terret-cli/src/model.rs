@@ -1,15 +1,21 @@
-//! Which model is asked: what `--model` says, else a clear message.
+//! Which model is asked, and how.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use secrecy::SecretString;
 use terret::llm::wire::WireFormat;
 use terret::llm::{
-    Effort, HttpTransport, Model, ModelRef, Overrides, ResolveError, Retry, RetryPolicy, ScriptedModel, hosts, resolve,
+    Effort, Host, HttpTransport, Model, ModelRef, Overrides, ResolveError, Resolved, Retry, RetryPolicy, ScriptedModel,
+    resolve,
 };
 use terret::store::Setup;
 
 use crate::cli::RunArgs;
+use crate::config::{Config, Layer};
+use crate::default_model::{self, Found};
 use crate::exit::{Exit, Problem};
+use crate::{keys, output};
 
 /// A model that can be asked, and how much it should reason.
 pub(crate) struct Chosen {
@@ -17,15 +23,33 @@ pub(crate) struct Chosen {
     pub(crate) effort: Option<Effort>,
 }
 
-/// Which model a run asks: the one of the command line, else the one that its session was set up with.
-pub(crate) fn asked(args: &RunArgs, setup: &Setup) -> Setup {
-    let wire = args.wire.as_ref().map(ToString::to_string);
-    let mut asked = match &args.model {
-        Some(model) => Setup { model: Some(absolute(model)), ..Setup::default() },
-        None => setup.clone(),
+/// Which model a run asks, and where: what the command line says, else what its session was set up with, else what is
+/// configured.
+///
+/// An address and a wire are those of the model that they stand beside: what is weaker than the layer that names the
+/// model doesn't count, so that a key never goes to another provider's address.
+pub(crate) fn asked(args: &RunArgs, session: &Setup, config: &Config) -> Setup {
+    let of_args = Setup {
+        model: args.model.clone(),
+        base_url: args.base_url.clone(),
+        wire: args.wire.as_ref().map(ToString::to_string),
+        ..Setup::default()
     };
-    asked.base_url = args.base_url.clone().or(asked.base_url);
-    asked.wire = wire.or(asked.wire);
+    let of_layer = |layer| {
+        let text = |key| config.text_in(layer, key).map(str::to_owned);
+        Setup { model: text("model"), base_url: text("base-url"), wire: text("wire"), ..Setup::default() }
+    };
+    let [set, others @ ..] = Layer::STRONGEST_FIRST;
+    let layers = [of_args, of_layer(set), session.clone()].into_iter().chain(others.map(of_layer));
+    let mut asked = Setup { folder: session.folder.clone(), ..Setup::default() };
+    for layer in layers {
+        asked.base_url = asked.base_url.or(layer.base_url);
+        asked.wire = asked.wire.or(layer.wire);
+        if let Some(model) = layer.model {
+            asked.model = Some(absolute(&model));
+            break;
+        }
+    }
     asked
 }
 
@@ -43,43 +67,115 @@ pub(crate) fn without_secrets(asked: &Setup) -> Setup {
     }
 }
 
-pub(crate) fn choose(asked: &Setup) -> Result<Chosen, Problem> {
-    let Some(name) = &asked.model else { return Err(no_model()) };
-    if let Some(path) = name.strip_prefix("scripted:") {
+/// The model that is asked; where nobody has said which, the one that can be asked without another word.
+pub(crate) async fn choose(asked: &mut Setup, api_key_file: Option<&Path>, config: &Config) -> Result<Chosen, Problem> {
+    let model = match &asked.model {
+        Some(name) => name,
+        None if asked.base_url.is_some() => {
+            return Err(Problem::usage("--base-url: say which model the server has, with --model custom/MODEL"));
+        }
+        None => {
+            let Found { name, because } = default_model::find(config, env).await?;
+            output::note(&format!("model: {name}, because of {because} (--model names another one)"));
+            asked.model.insert(name)
+        }
+    };
+    let asked = Asked {
+        model: model.clone(),
+        base_url: asked.base_url.clone(),
+        wire: asked.wire.clone(),
+        api_key_file: api_key_file.map(Path::to_owned),
+    };
+    connect(&asked, config).await
+}
+
+/// The models to fall back on. They reason as much as the first one does.
+pub(crate) async fn fallbacks(names: &[String], config: &Config) -> Result<Vec<Arc<dyn Model>>, Problem> {
+    let mut fallbacks = Vec::new();
+    for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+        let asked = Asked { model: absolute(name), ..Asked::default() };
+        let of_fallback = |problem: Problem| Problem { message: format!("--fallback-model: {problem}"), ..problem };
+        let Chosen { model, effort } = connect(&asked, config).await.map_err(of_fallback)?;
+        if let Some(effort) = effort {
+            return Err(Problem::usage(format!(
+                "--fallback-model: {name}: leave out :{effort}; it reasons as much as the model that it stands in for"
+            )));
+        }
+        fallbacks.push(model);
+    }
+    Ok(fallbacks)
+}
+
+/// A model as it is asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    /// As on the command line.
+    pub(crate) model: String,
+    pub(crate) base_url: Option<String>,
+    pub(crate) wire: Option<String>,
+    pub(crate) api_key_file: Option<PathBuf>,
+}
+
+impl Asked {
+    fn name(&self) -> Result<ModelRef, Problem> {
+        // A server of the user's own needs no provider's name.
+        let custom = self.base_url.is_some() && !self.model.contains('/');
+        let name = if custom { format!("custom/{}", self.model) } else { self.model.clone() };
+        name.parse().map_err(|error| Problem::usage(format!("--model: {error}")))
+    }
+}
+
+/// The model with its key. Nothing is sent.
+pub(crate) async fn connect(asked: &Asked, config: &Config) -> Result<Chosen, Problem> {
+    if let Some(path) = asked.model.strip_prefix("scripted:") {
         if asked.base_url.is_some() || asked.wire.is_some() {
             return Err(Problem::usage("a scripted model has no server: leave out --base-url and --wire"));
         }
         let model = ScriptedModel::from_path(path).map_err(|error| Problem::usage(error.to_string()))?;
         return Ok(Chosen { model: Arc::new(model), effort: None });
     }
-    // A server of the user's own needs no provider's name.
-    let name = if asked.base_url.is_some() && !name.contains('/') { format!("custom/{name}") } else { name.clone() };
-    let name: ModelRef = name.parse().map_err(|error| Problem::usage(format!("--model: {error}")))?;
-    let overrides = Overrides {
-        base_url: asked.base_url.clone(),
-        wire: asked.wire.as_deref().map(WireFormat::from),
-        ..Overrides::default()
+    let name = asked.name()?;
+    let api_key = match Host::find(&name.provider) {
+        Some(host) => keys::find(host, asked.api_key_file.as_deref(), config).await?,
+        None => None,
     };
-    let resolved = resolve(&name, &overrides, env).map_err(|error| match error {
-        ResolveError::NoKey { .. } => Problem::new(Exit::Authentication, error.to_string()),
-        _ => Problem::usage(error.to_string()),
-    })?;
+    let resolved = resolved(asked, &name, api_key, config)?;
     let transport = HttpTransport::with_limits(&resolved.limits);
     let model = Retry::new(resolved.connect(Arc::new(transport)), RetryPolicy::default());
     Ok(Chosen { model: Arc::new(model), effort: name.effort })
 }
 
-fn no_model() -> Problem {
-    let with_key = hosts().iter().find(|host| host.keys.iter().any(|(variable, _)| env(variable).is_some()));
-    let hint = match with_key {
-        Some(host) => format!("there is a key for {}, so for example --model {}/MODEL", host.id, host.id),
-        None => "for example --model anthropic/claude-sonnet-4-5 with ANTHROPIC_API_KEY set, or --model custom/MODEL \
-                 --base-url http://127.0.0.1:8080/v1 for a local server"
-            .into(),
+fn resolved(asked: &Asked, name: &ModelRef, key: Option<SecretString>, config: &Config) -> Result<Resolved, Problem> {
+    let overrides = Overrides {
+        base_url: asked.base_url.clone(),
+        wire: asked.wire.as_deref().map(WireFormat::from),
+        api_key: key,
+        catalog: config.catalog.clone(),
     };
-    Problem::usage(format!("no model: say which one with --model provider/model; {hint}. `terret demo` needs none"))
+    let resolved = resolve(name, &overrides, |variable| env(variable).or_else(|| configured(name, variable, config)));
+    resolved.map_err(|error| match error {
+        ResolveError::NoKey { provider, .. } => {
+            Problem::new(Exit::Authentication, format!("{error}, or keep one with `terret auth set {provider}`"))
+        }
+        _ => Problem::usage(error.to_string()),
+    })
 }
 
-fn env(name: &str) -> Option<String> {
+/// Whether there is an address for a host, beside its key.
+pub(crate) fn has_address(host: &Host, config: &Config) -> bool {
+    let any = ModelRef { provider: host.id.to_owned(), model: "any".to_owned(), effort: None };
+    resolved(&Asked::default(), &any, Some("any".into()), config).is_ok()
+}
+
+/// What is configured in place of an environment variable: the address of a provider.
+fn configured(model: &ModelRef, variable: &str, config: &Config) -> Option<String> {
+    let host = Host::find(&model.provider)?;
+    let own = format!("{}_BASE_URL", host.id.to_ascii_uppercase());
+    // The last one that is looked for, so that all of them win over it.
+    let last = host.base_url_variables.last().map_or(own, |last| (*last).to_owned());
+    (variable == last).then(|| config.of_provider(host, "base-url")?.values.first().cloned())?
+}
+
+pub(crate) fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

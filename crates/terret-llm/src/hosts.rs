@@ -20,6 +20,9 @@ pub struct Host {
     pub imitated_by: Option<WireFormat>,
     /// The address; `None` where each customer has an own one.
     pub base_url: Option<&'static str>,
+    /// The wires that it serves at another address, or with another kind of key. The catalog says which models are asked
+    /// by them; a model is asked by any wire that the caller names.
+    pub other_wires: Vec<OtherWire>,
     /// Environment variables that replace the address, in the order in which they are tried. Before them comes the id in
     /// upper case with `_BASE_URL` behind it, as in `OPENAI_BASE_URL`.
     pub base_url_variables: &'static [&'static str],
@@ -36,6 +39,18 @@ pub struct Host {
     pub model_compat: Vec<(&'static str, Compat)>,
 }
 
+/// A wire that a host serves apart from its usual one.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OtherWire {
+    /// The wire.
+    pub wire: WireFormat,
+    /// The address below which it is served.
+    pub base_url: &'static str,
+    /// How a key is sent, if not as to the usual wire.
+    pub scheme: Option<AuthScheme>,
+}
+
 impl Host {
     /// The host of this id or alias.
     pub fn find(name: &str) -> Option<&'static Host> {
@@ -46,6 +61,26 @@ impl Host {
     pub fn compat_for(&self, model: &str) -> &Compat {
         let special = self.model_compat.iter().find(|(prefix, _)| model.starts_with(prefix));
         special.map_or(&self.compat, |(_, compat)| compat)
+    }
+
+    /// Where it serves this wire: at an address of the wire's own, or at the usual one.
+    pub fn base_url_for(&self, wire: &WireFormat) -> Option<&'static str> {
+        self.other_wire(wire).map(|other| other.base_url).or(self.base_url)
+    }
+
+    /// How a key goes along with this wire that goes along with the usual one by `scheme`.
+    pub(crate) fn scheme_for(&self, wire: &WireFormat, scheme: AuthScheme) -> AuthScheme {
+        self.other_wire(wire).and_then(|other| other.scheme).unwrap_or(scheme)
+    }
+
+    fn other_wire(&self, wire: &WireFormat) -> Option<&OtherWire> {
+        self.other_wires.iter().find(|other| other.wire == *wire)
+    }
+
+    /// Whether this text is one of its own addresses.
+    pub(crate) fn has_address(&self, text: &str) -> bool {
+        let own = self.base_url.into_iter().chain(self.other_wires.iter().map(|other| other.base_url));
+        own.into_iter().any(|own| own.trim_end_matches('/') == text.trim_end_matches('/'))
     }
 
     /// The id and the aliases.
@@ -92,6 +127,11 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             aliases: &["gemini"],
             wire: WireFormat::GoogleGenerativeAi,
             base_url: Some("https://generativelanguage.googleapis.com/v1beta"),
+            other_wires: vec![with_key(
+                WireFormat::OpenaiCompletions,
+                "https://generativelanguage.googleapis.com/v1beta/openai",
+                Bearer,
+            )],
             base_url_variables: &["GOOGLE_GEMINI_BASE_URL", "GEMINI_BASE_URL"],
             keys: &[
                 ("GEMINI_API_KEY", Header("x-goog-api-key")),
@@ -109,6 +149,14 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             path: Some("/openai/v1"),
             keys: &[("AZURE_OPENAI_API_KEY", Header("api-key"))],
             compat: openai(),
+            model_compat: vec![(
+                "deepseek",
+                Compat {
+                    reasoning_field: Some("reasoning_content"),
+                    reasoning_field_always: true,
+                    ..Compat::default()
+                },
+            )],
             ..host()
         },
         Host {
@@ -162,6 +210,7 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
         Host {
             id: "deepseek",
             base_url: Some("https://api.deepseek.com"),
+            other_wires: vec![at(WireFormat::AnthropicMessages, "https://api.deepseek.com/anthropic/v1")],
             keys: &[("DEEPSEEK_API_KEY", Bearer)],
             compat: Compat {
                 thinking_switch: Some(ThinkingSwitch::Thinking),
@@ -205,6 +254,7 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             id: "zai",
             aliases: &["z-ai", "zhipu"],
             base_url: Some("https://api.z.ai/api/paas/v4"),
+            other_wires: vec![at(WireFormat::AnthropicMessages, "https://api.z.ai/api/anthropic/v1")],
             keys: &[("ZAI_API_KEY", Bearer)],
             compat: Compat {
                 thinking_switch: Some(ThinkingSwitch::Thinking),
@@ -218,6 +268,7 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             id: "moonshot",
             aliases: &["moonshotai", "kimi"],
             base_url: Some("https://api.moonshot.ai/v1"),
+            other_wires: vec![at(WireFormat::AnthropicMessages, "https://api.moonshot.ai/anthropic/v1")],
             keys: &[("MOONSHOT_API_KEY", Bearer), ("KIMI_API_KEY", Bearer)],
             compat: Compat {
                 prompt_cache_key: true,
@@ -233,6 +284,7 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             id: "minimax",
             wire: WireFormat::AnthropicMessages,
             base_url: Some("https://api.minimax.io/anthropic/v1"),
+            other_wires: vec![at(WireFormat::OpenaiCompletions, "https://api.minimax.io/v1")],
             keys: &[("MINIMAX_API_KEY", Bearer)],
             ..host()
         },
@@ -255,6 +307,31 @@ static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
             keys: &[("AI_GATEWAY_API_KEY", Bearer), ("VERCEL_OIDC_TOKEN", Bearer)],
             compat: vercel(),
             model_compat: vec![("anthropic/", Compat { cache_control: true, ..vercel() })],
+            ..host()
+        },
+        // Serves each model by the wire of the model's vendor; the catalog says which one that is.
+        Host {
+            id: "opencode",
+            aliases: &["opencode-zen", "zen"],
+            base_url: Some("https://opencode.ai/inference/openai/v1"),
+            other_wires: vec![
+                with_key(
+                    WireFormat::AnthropicMessages,
+                    "https://opencode.ai/inference/anthropic/v1",
+                    Header("x-api-key"),
+                ),
+                with_key(
+                    WireFormat::GoogleGenerativeAi,
+                    "https://opencode.ai/inference/google/v1beta",
+                    Header("x-goog-api-key"),
+                ),
+            ],
+            keys: &[("OPENCODE_API_KEY", Bearer)],
+            compat: opencode(),
+            model_compat: vec![
+                ("deepseek", Compat { reasoning_field_always: true, ..opencode() }),
+                ("kimi-k2.6", Compat { thinking_switch: Some(ThinkingSwitch::Thinking), ..opencode() }),
+            ],
             ..host()
         },
         Host {
@@ -317,6 +394,7 @@ fn host() -> Host {
         wire: WireFormat::OpenaiCompletions,
         imitated_by: None,
         base_url: None,
+        other_wires: Vec::new(),
         base_url_variables: &[],
         path: None,
         keys: &[],
@@ -324,6 +402,14 @@ fn host() -> Host {
         compat: Compat::default(),
         model_compat: Vec::new(),
     }
+}
+
+fn at(wire: WireFormat, base_url: &'static str) -> OtherWire {
+    OtherWire { wire, base_url, scheme: None }
+}
+
+fn with_key(wire: WireFormat, base_url: &'static str, scheme: AuthScheme) -> OtherWire {
+    OtherWire { wire, base_url, scheme: Some(scheme) }
 }
 
 /// OpenAI itself takes everything that its wire knows, and call ids of at most 40 characters.
@@ -342,6 +428,14 @@ fn openrouter() -> Compat {
         thinking_switch: Some(ThinkingSwitch::Reasoning),
         reasoning_field: Some("reasoning"),
         top_k: true,
+        ..Compat::default()
+    }
+}
+
+fn opencode() -> Compat {
+    Compat {
+        reasoning_field: Some("reasoning_content"),
+        affinity_header: Some("x-opencode-session"),
         ..Compat::default()
     }
 }
@@ -368,6 +462,11 @@ mod tests {
             if let Some(base_url) = host.base_url {
                 BaseUrl::exact(base_url).unwrap();
                 assert_eq!(base_url.starts_with("http://127.0.0.1:"), host.local, "{base_url}");
+            }
+            for OtherWire { wire, base_url, .. } in &host.other_wires {
+                BaseUrl::exact(base_url).unwrap();
+                assert!(base_url.starts_with("https://") && *wire != host.wire, "{base_url}");
+                assert_eq!(host.base_url_for(wire), Some(*base_url));
             }
             assert!(host.wire.wire().is_some());
             assert!(!host.keys.is_empty());

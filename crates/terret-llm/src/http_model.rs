@@ -9,7 +9,7 @@ use async_stream::stream;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::HeaderMap;
-use http::header::LOCATION;
+use http::header::{CONTENT_ENCODING, LOCATION};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -158,11 +158,15 @@ fn encode(
 
 /// Sends the request; a failure status is an error.
 async fn open(transport: &dyn Transport, request: HttpRequest) -> Result<HttpResponse, ModelError> {
-    let response = transport.send(request).await?;
-    if response.status.is_success() {
-        return Ok(response);
+    let HttpResponse { status, headers, body } = transport.send(request).await?;
+    let coding = headers.get(CONTENT_ENCODING).map(|coding| String::from_utf8_lossy(coding.as_bytes()).into_owned());
+    let coding = coding.filter(|coding| !matches!(coding.trim(), "" | "identity"));
+    if status.is_success() {
+        return match coding {
+            None => Ok(HttpResponse { status, headers, body }),
+            Some(coding) => Err(ModelError::new(ErrorKind::Protocol, compressed(&coding))),
+        };
     }
-    let HttpResponse { status, headers, body } = response;
     if let (true, Some(location)) = (status.is_redirection(), headers.get(LOCATION)) {
         let location = String::from_utf8_lossy(location.as_bytes());
         let location = location.split('?').next().unwrap_or_default();
@@ -172,8 +176,16 @@ async fn open(transport: &dyn Transport, request: HttpRequest) -> Result<HttpRes
         );
         return Err(ModelError::new(ErrorKind::NotFound, message).with_status(status.as_u16()));
     }
-    let body = error_body(body).await;
-    Err(wire::from_response(status.as_u16(), header(&headers), &body))
+    let body = if coding.is_none() { error_body(body).await } else { Bytes::new() };
+    let mut error = wire::from_response(status.as_u16(), header(&headers), &body);
+    if let Some(coding) = coding {
+        error.message = compressed(&coding);
+    }
+    Err(error)
+}
+
+fn compressed(coding: &str) -> String {
+    format!("the answer is compressed ({coding}), although it was asked for as it is; a proxy in between may do that")
 }
 
 /// As much of an error's body as arrives soon.

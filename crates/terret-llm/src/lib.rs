@@ -70,7 +70,7 @@ pub use draft::{Draft, Stop};
 pub use effort::{Effort, Efforts, InvalidEffort};
 pub use endpoint::{Auth, AuthScheme, BaseUrl, Endpoint, InvalidBaseUrl};
 pub use error::{ErrorKind, ModelError};
-pub use hosts::{Host, hosts};
+pub use hosts::{Host, OtherWire, hosts};
 pub use http_model::{HttpModel, Limits};
 #[cfg(feature = "http")]
 pub use local::{LocalModel, LocalServer, local_servers};

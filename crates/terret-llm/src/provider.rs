@@ -233,10 +233,9 @@ fn describe(spec: &mut ModelSpec, listed: Listed, own: bool) {
 
 /// Where a model is, as it was written.
 struct Address {
-    /// Where the text came from, for messages.
-    origin: String,
-    text: String,
-    /// Whether it is the host's own address.
+    /// An address that replaces the host's own one, and where it came from, for messages.
+    given: Option<(String, String)>,
+    /// Whether it is one of the host's own addresses all the same.
     own: bool,
 }
 
@@ -248,23 +247,20 @@ fn address(
     let variables = host.all_base_url_variables();
     let given = overrides.base_url.clone().map(|text| ("the base URL that was given".to_owned(), text));
     let given = given.or_else(|| variables.iter().find_map(|name| Some((name.clone(), env(name)?))));
-    let same = |text: &str, own: &str| text.trim_end_matches('/') == own.trim_end_matches('/');
-    match (given, host.base_url) {
-        (Some((origin, text)), own) => {
-            let own = own.is_some_and(|own| same(&text, own));
-            Ok(Address { origin, text, own })
-        }
-        (None, Some(own)) => Ok(Address { origin: host.id.into(), text: own.into(), own: true }),
-        (None, None) => Err(ResolveError::NoBaseUrl { provider: host.id, variables }),
+    if given.is_none() && host.base_url.is_none() {
+        return Err(ResolveError::NoBaseUrl { provider: host.id, variables });
     }
+    let own = given.as_ref().is_none_or(|(_, text)| host.has_address(text));
+    Ok(Address { given, own })
 }
 
 impl Address {
     fn base_url(self, host: &Host, wire: &WireFormat) -> Result<BaseUrl, ResolveError> {
-        let Self { origin, text, own } = self;
-        let text = if host.local && !own { local_address(&text, host.base_url) } else { text };
+        let (origin, text) =
+            self.given.unwrap_or_else(|| (host.id.to_owned(), host.base_url_for(wire).unwrap_or_default().to_owned()));
+        let text = if host.local && !self.own { local_address(&text, host.base_url) } else { text };
         let base_url = match host.path {
-            _ if own => BaseUrl::exact(&text),
+            _ if self.own => BaseUrl::exact(&text),
             Some(path) => BaseUrl::exact(&text).map(|base_url| base_url.or_path(path)),
             None => BaseUrl::new(&text, wire),
         };
@@ -291,7 +287,7 @@ fn auth(host: &Host, wire: &WireFormat, overrides: &Overrides, env: impl Fn(&str
     let scheme = match wire {
         WireFormat::AnthropicMessages if host.id == CUSTOM => AuthScheme::Header("x-api-key"),
         WireFormat::GoogleGenerativeAi if host.id == CUSTOM => AuthScheme::Header("x-goog-api-key"),
-        _ => scheme,
+        _ => host.scheme_for(wire, scheme),
     };
     Some(Auth::new(scheme, &key))
 }
@@ -410,6 +406,59 @@ mod tests {
         let expected = |header: &str| Ok(("https://mine/v1/x".to_owned(), header.to_owned()));
         assert_eq!(ask("openai/m", &overrides, &env), expected("authorization: Bearer mine"));
         assert_eq!(ask("custom/m", &overrides, &env), expected("x-api-key: mine"));
+    }
+
+    /// The addresses are those of the hosts' documentation; which wire serves which model is the catalog's word.
+    #[cfg(feature = "catalog")]
+    #[test]
+    fn a_model_is_asked_by_its_own_wire_at_that_wires_address_unless_another_wire_is_wanted() {
+        use WireFormat::{AnthropicMessages, GoogleGenerativeAi, OpenaiCompletions, OpenaiResponses};
+        let opencode = |path: &str| format!("https://opencode.ai/inference/{path}/x");
+        let (openai, bearer) = (opencode("openai/v1"), "authorization: Bearer k");
+        let openrouter = "https://openrouter.ai/api/v1/x".to_owned();
+        let compatible = "https://generativelanguage.googleapis.com/v1beta/openai/x".to_owned();
+        for (model, wanted, wire, url, header) in [
+            ("opencode/claude-opus-5", None, AnthropicMessages, opencode("anthropic/v1"), "x-api-key: k"),
+            ("opencode/gemini-3.5-flash", None, GoogleGenerativeAi, opencode("google/v1beta"), "x-goog-api-key: k"),
+            ("opencode/gpt-5", None, OpenaiResponses, openai.clone(), bearer),
+            ("zen/glm-5.3", None, OpenaiCompletions, openai.clone(), bearer),
+            ("opencode/unlisted", None, OpenaiCompletions, openai.clone(), bearer),
+            ("opencode/claude-opus-5", Some(OpenaiCompletions), OpenaiCompletions, openai, bearer),
+            ("openrouter/anthropic/claude-opus-4.6", None, AnthropicMessages, openrouter.clone(), bearer),
+            ("openrouter/openai/gpt-5", None, OpenaiCompletions, openrouter.clone(), bearer),
+            ("openrouter/anthropic/claude-opus-4.6", Some(OpenaiCompletions), OpenaiCompletions, openrouter, bearer),
+            ("minimax/m", None, AnthropicMessages, "https://api.minimax.io/anthropic/v1/x".into(), bearer),
+            ("minimax/m", Some(OpenaiCompletions), OpenaiCompletions, "https://api.minimax.io/v1/x".into(), bearer),
+            ("google/m", Some(OpenaiCompletions), OpenaiCompletions, compatible, bearer),
+        ] {
+            let overrides = Overrides { wire: wanted, api_key: Some("k".into()), ..Overrides::default() };
+            let resolved = resolve(&model.parse().unwrap(), &overrides, |_| None).unwrap();
+            assert_eq!(resolved.spec.wire, wire, "{model}");
+            assert_eq!(ask(model, &overrides, &[]), Ok((url, header.to_owned())), "{model} by {wire}");
+        }
+        // Azure's addresses are each customer's own. It serves other vendors' models by another wire than OpenAI's.
+        let azure = [("AZURE_OPENAI_API_KEY", "k"), ("AZURE_OPENAI_ENDPOINT", "https://r.openai.azure.com/")];
+        for (model, wire) in [("azure/gpt-5", OpenaiResponses), ("azure/deepseek-v4-pro", OpenaiCompletions)] {
+            let env = |name: &str| azure.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            let resolved = resolve(&model.parse().unwrap(), &Overrides::default(), env).unwrap();
+            assert_eq!(resolved.spec.wire, wire, "{model}");
+        }
+    }
+
+    /// One of a host's addresses, written out, is still its own: the list price holds there, and the path stays as it is.
+    #[cfg(feature = "catalog")]
+    #[test]
+    fn any_of_a_hosts_addresses_is_its_own() {
+        for (base_url, own) in [
+            ("https://opencode.ai/inference/openai/v1", true),
+            ("https://opencode.ai/inference/anthropic/v1/", true),
+            ("https://opencode.example/inference/anthropic/v1", false),
+        ] {
+            let overrides =
+                Overrides { base_url: Some(base_url.into()), api_key: Some("k".into()), ..Overrides::default() };
+            let resolved = resolve(&"opencode/claude-opus-5".parse().unwrap(), &overrides, |_| None).unwrap();
+            assert_eq!(resolved.spec.price.is_some(), own, "{base_url}");
+        }
     }
 
     #[test]

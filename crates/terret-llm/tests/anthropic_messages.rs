@@ -281,6 +281,25 @@ fn streams_decode_to_what_they_mean() {
             "toolUse",
         ),
         (
+            "values of another shape cost no more than themselves",
+            vec![
+                json!({"type": "message_start", "message": {"id": 5, "content": {}, "usage": "none", "stop_reason": []}}),
+                json!({"type": "content_block_start", "index": "0", "content_block": {"type": "text", "text": [], "citations": {}}}),
+                json!({"type": "content_block_delta", "index": "0", "delta": {"type": "text_delta", "text": "hi", "citation": 1}}),
+                json!({"type": "content_block_stop", "index": "0"}),
+                json!({"type": "message_delta", "delta": {"stop_reason": 5}, "usage": {"output_tokens_details": []}}),
+                stopped("max_tokens"),
+            ],
+            json!([hi]),
+            "length",
+        ),
+        (
+            "a message whose content is a text",
+            vec![started(json!({"content": "hi", "stop_reason": "end_turn"}))],
+            json!([hi]),
+            "stop",
+        ),
+        (
             "events, fields and deltas that are unknown or null",
             vec![
                 json!({"type": "brand_new", "delta": "text", "index": "first", "usage": 3}),

@@ -36,10 +36,18 @@ fn table() -> String {
 
 fn row(host: &Host) -> String {
     let names: Vec<String> = host.names().map(code).collect();
-    let wire = match &host.imitated_by {
-        None => code(host.wire.as_str()),
-        Some(other) => format!("{}; elsewhere {}", code(host.wire.as_str()), code(other.as_str())),
-    };
+    let mut wires = vec![code(host.wire.as_str())];
+    wires.extend(host.imitated_by.iter().map(|other| format!("elsewhere {}", code(other.as_str()))));
+    wires.extend(host.other_wires.iter().map(|other| {
+        let key = match other.scheme {
+            None => String::new(),
+            Some(AuthScheme::Bearer) => ", key as bearer".to_owned(),
+            Some(AuthScheme::Header(header)) => format!(", key in {}", code(header)),
+            Some(scheme) => panic!("say what {scheme:?} is"),
+        };
+        format!("{} at {}{key}", code(other.wire.as_str()), code(other.base_url))
+    }));
+    let wires = wires.join("; ");
     let mut address = vec![host.base_url.map_or("each customer's own".to_owned(), code)];
     address.extend(host.base_url_variables.iter().map(|name| code(name)));
     address.extend(host.path.map(|path| format!("path {}", code(path))));
@@ -55,7 +63,7 @@ fn row(host: &Host) -> String {
         let special = self::quirks(compat, &host.compat).join(", ");
         quirks.push(format!("models {}: {special}", code(&format!("{prefix}…"))));
     }
-    format!("| {} | {wire} | {} | {keys} | {} |\n", names.join(", "), address.join(", "), quirks.join("; "))
+    format!("| {} | {wires} | {} | {keys} | {} |\n", names.join(", "), address.join(", "), quirks.join("; "))
 }
 
 /// What a host differs in from another one, in words. A new field needs words, too.

@@ -212,6 +212,31 @@ fn streams() -> Vec<(&'static str, Vec<String>, Value, &'static str)> {
             "toolUse",
         ),
         (
+            "a pair that is cut between two pieces is whole",
+            vec![
+                chunk(r#"{"text":"a\ud83d"}"#),
+                chunk(r#"{"text":"\ude00b"}"#),
+                chunk(
+                    r#"{"functionCall":{"name":"say","willContinue":true,"partialArgs":[{"jsonPath":"$.s","stringValue":"c\ud83d","willContinue":true}]}}"#,
+                ),
+                last(r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.s","stringValue":"\ude00\ud83d"}]}}"#, "STOP"),
+            ],
+            json!([text("a😀b"), call("say", json!({"s": "c😀\u{FFFD}"}))]),
+            "toolUse",
+        ),
+        (
+            "values of another shape cost no more than themselves",
+            vec![
+                r#"{"candidates":"none","usageMetadata":[],"promptFeedback":7,"responseId":{}}"#.into(),
+                r#"{"candidates":[7,{"index":"0","content":[],"finishReason":7,"finishMessage":[]}]}"#.into(),
+                r#"{"candidates":{"index":"0","content":{"parts":{"text":"a"}},"groundingMetadata":""}}"#.into(),
+                chunk(r#"7,"x",{"text":"b","brandNew":{}}"#),
+                last(r#"{"text":"c"}"#, "STOP"),
+            ],
+            json!([text("abc")]),
+            "stop",
+        ),
+        (
             "a finish reason that nobody knows keeps the answer",
             vec![last(r#"{"text":"hi"}"#, "BRAND_NEW")],
             json!([text("hi")]),
@@ -448,7 +473,8 @@ fn failures_are_typed_and_keep_the_partial() {
         }
     }
     for (body, kind) in [
-        ("data: {\"candidates\":{}}\n\n", ErrorKind::Protocol),
+        ("data: {\"candidates\":{}}\n\n", ErrorKind::Truncated),
+        ("data: {\"candidates\":[}\n\n", ErrorKind::Protocol),
         ("data: hello\n\n", ErrorKind::Protocol),
         ("<html>", ErrorKind::Protocol),
         ("data: \n\ndata: [DONE]\n\n", ErrorKind::Truncated),

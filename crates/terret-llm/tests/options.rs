@@ -60,7 +60,8 @@ fn specs() -> Vec<ModelSpec> {
         _ => "gpt-5",
     };
     let known = hosts().iter().flat_map(|host| {
-        let wires = std::iter::once(&host.wire).chain(&host.imitated_by);
+        let others = host.other_wires.iter().map(|other| &other.wire);
+        let wires = std::iter::once(&host.wire).chain(&host.imitated_by).chain(others);
         wires.map(|wire| (host.id, wire.clone(), host.compat_for(id(wire)).clone()))
     });
     let unknown = [AnthropicMessages, OpenaiCompletions, OpenaiResponses, GoogleGenerativeAi];

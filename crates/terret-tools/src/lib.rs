@@ -19,8 +19,9 @@
 //!
 //! `write`, `edit` and `bash` run alone; the others run beside each other. What a tool answers is limited to about 50 KB,
 //! what was cut is said, and nothing that a command wrote for a terminal gets through. The file tools guard the
-//! workspace's borders by themselves. `bash` doesn't: it is for a sandbox to do that. Unix only; without `/proc` (macOS),
-//! of what commands start only the process group is killed.
+//! workspace's borders by themselves; commands run in a sandbox, whose best [`Level`] that holds is found by trying
+//! ([`Ladder`]), and are refused where none does, unless [`Profile::Full`] says that they need none. Unix only, and a
+//! sandbox on Linux only; without `/proc` (macOS), of what commands start only the process group is killed.
 
 mod bash;
 mod blocking;
@@ -32,6 +33,7 @@ mod ls;
 mod plain;
 mod read;
 mod rules;
+mod sandbox;
 mod search;
 mod workspace;
 mod write;
@@ -45,6 +47,7 @@ pub use edit::edit;
 pub use ls::ls;
 pub use read::read;
 pub use rules::{Decision, Rule, RuleError, RuleJudge, Rules, Unmatched};
+pub use sandbox::{Ladder, Level, Profile, ResourceLimits, Rung, SandboxError};
 pub use search::{find, grep};
 pub use workspace::Workspace;
 pub use write::write;

@@ -9,7 +9,7 @@ use super::Result;
 use super::sources::Archive;
 
 /// Its provider files and the hosts that they are about.
-pub(super) const PROVIDERS: [(&str, &str); 18] = [
+pub(super) const PROVIDERS: [(&str, &str); 19] = [
     ("anthropic", "anthropic"),
     ("azure", "azure"),
     ("cerebras", "cerebras"),
@@ -23,6 +23,7 @@ pub(super) const PROVIDERS: [(&str, &str); 18] = [
     ("moonshotai", "moonshot"),
     ("nvidia", "nvidia"),
     ("openai", "openai"),
+    ("opencode", "opencode"),
     ("openrouter", "openrouter"),
     ("together", "together"),
     ("vercel-ai-gateway", "vercel"),
@@ -34,6 +35,8 @@ pub(super) const PROVIDERS: [(&str, &str); 18] = [
 #[serde(rename_all = "camelCase")]
 pub(super) struct Model {
     pub(super) id: String,
+    /// Its word for the wire.
+    pub(super) api: String,
     #[serde(rename = "type")]
     pub(super) kind: String,
     #[serde(default)]

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use terret_llm::ModelFacts;
+use terret_llm::wire::WireFormat;
+use terret_llm::{Host, ModelFacts};
 
 use super::Result;
 use super::base::{self, Cost, Model};
@@ -52,7 +53,9 @@ pub(super) fn list(base: &Archive, second: &Prices, date: &str) -> Result<List> 
     let windows: BTreeMap<&str, Option<u32>> =
         azure.iter().map(|model| (model.id.as_str(), model.context_window)).collect();
     for (provider, host) in base::PROVIDERS {
-        for model in base::models(base, provider)? {
+        let models = base::models(base, provider)?;
+        let wires: BTreeSet<&str> = models.iter().map(|model| model.api.as_str()).collect();
+        for model in &models {
             let name = format!("{host}/{}", model.id);
             if rules::is_left_out(host, &model.id) {
                 list.apply(Rule::LeftOut, &name);
@@ -63,8 +66,11 @@ pub(super) fn list(base: &Archive, second: &Prices, date: &str) -> Result<List> 
                 list.apply(Rule::Inclusive, &name);
             }
             let opinions = Opinions::new(host, &model.id, &told, second.get(host, &model.id), date);
-            let mut facts = list.facts(host, &name, &model, &opinions, &windows);
-            facts.price = list.price(host, &name, &model, told, &opinions).as_ref().map(Into::into);
+            let wire = if wires.len() > 1 { list.wire(host, &name, model)? } else { None };
+            let mut facts = list.facts(host, &name, model, wire, &opinions, &windows);
+            let price = list.price(host, &name, model, told, &opinions);
+            facts.price =
+                price.map(|price| list.reachable(&name, price, facts.context_window)).as_ref().map(Into::into);
             list.opinions.insert(name.clone(), opinions);
             if list.models.insert(name.clone(), facts).is_some() {
                 return Err(format!("{name} stands twice in the base").into());
@@ -80,11 +86,26 @@ impl List {
         self.applied.entry(rule).or_default().insert(name.to_owned());
     }
 
+    /// The wire of a model of a host that has several, if it isn't the host's usual one.
+    fn wire(&mut self, host: &str, name: &str, model: &Model) -> Result<Option<WireFormat>> {
+        let wire = rules::wire(&model.api).ok_or_else(|| format!("{name}: which wire is {}?", model.api))?;
+        if Host::find(host).is_some_and(|host| host.wire == wire) {
+            return Ok(None);
+        }
+        let (rule, wire) = match rules::keeps_to_one_wire(host) {
+            true => (Rule::OneWire, None),
+            false => (Rule::OwnWire, Some(wire)),
+        };
+        self.apply(rule, name);
+        Ok(wire)
+    }
+
     fn facts(
         &mut self,
         host: &'static str,
         name: &str,
         model: &Model,
+        wire: Option<WireFormat>,
         opinions: &Opinions,
         windows: &BTreeMap<&str, Option<u32>>,
     ) -> ModelFacts {
@@ -93,9 +114,11 @@ impl List {
         facts.max_output = model.max_tokens;
         facts.context_window = model.context_window;
         let cheap = model.cost.tiers.iter().filter_map(|tier| tier.input_tokens_above).min();
-        if host == "openai" && cheap.is_some() && cheap == model.context_window.map(u64::from) {
+        let whole = windows.get(model.id.as_str()).copied().flatten();
+        let is_cut = cheap.is_some() && cheap == model.context_window.map(u64::from);
+        if is_cut && (host == "openai" || host == "opencode" && whole.is_some()) {
             self.apply(Rule::CutWindow, name);
-            facts.context_window = windows.get(model.id.as_str()).copied().flatten();
+            facts.context_window = whole;
         }
         let room = facts.context_window.zip(facts.max_output).map(|(window, output)| window - output.min(window));
         let cut = self.applied.get(&Rule::CutWindow).is_some_and(|names| names.contains(name));
@@ -103,8 +126,9 @@ impl List {
             self.apply(Rule::SharedWindow, name);
             facts.max_input = Some(room);
         }
-        let (efforts, rule) = rules::efforts(host, model);
+        let (efforts, rule) = rules::efforts(host, model, wire.as_ref());
         facts.efforts = efforts;
+        facts.wire = wire;
         if let Some(rule) = rule {
             self.apply(rule, name);
         }
@@ -141,6 +165,16 @@ impl List {
             self.apply(Rule::LongWrites, name);
         }
         Some(told)
+    }
+
+    /// The price without tiers that no request gets to.
+    fn reachable(&mut self, name: &str, mut price: Told, window: Option<u32>) -> Told {
+        let all = price.tiers.len();
+        price.tiers.retain(|above, _| window.is_none_or(|window| *above < u64::from(window)));
+        if price.tiers.len() < all {
+            self.apply(Rule::Unreachable, name);
+        }
+        price
     }
 
     /// Dated names of models that are listed without a date.

@@ -11,9 +11,12 @@ use super::prices::Told;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rule {
     LeftOut,
+    OwnWire,
+    OneWire,
     CutWindow,
     SharedWindow,
     NoPrice,
+    Unreachable,
     Outvoted,
     Inclusive,
     Completed,
@@ -32,6 +35,14 @@ impl Rule {
     pub(super) fn why(self) -> &'static str {
         match self {
             Rule::LeftOut => "Left out: the model can't be asked by its host's wire (Google's research agents).",
+            Rule::OwnWire => {
+                "The host has several wires, and this model is asked by another than the usual one. Where the base has one \
+                 wire for all models of a host, the table of hosts decides."
+            }
+            Rule::OneWire => {
+                "Fireworks serves these models by Anthropic's wire as well, on which the base asks them. They are asked by \
+                 the usual one, whose words for levels of reasoning they take."
+            }
             Rule::CutWindow => {
                 "The base gives the threshold of the higher price as the window. Listed is the window of the same \
                  model at Azure, in the same source; OpenAI's model pages say 1,050,000 as well."
@@ -44,6 +55,7 @@ impl Rule {
             Rule::NoPrice => {
                 "Zero in the base, and neither called `:free` nor free in the second opinion: no price is listed."
             }
+            Rule::Unreachable => "The higher price holds above the whole window: it isn't listed.",
             Rule::Outvoted => {
                 "The other two sources agree on a price for input and output that isn't the base's: listed is theirs."
             }
@@ -87,8 +99,18 @@ pub(super) fn is_left_out(host: &str, id: &str) -> bool {
     host == "google" && id.starts_with("deep-research")
 }
 
-/// The levels of reasoning that the model can be asked for by its host's wire.
-pub(super) fn efforts(host: &str, model: &Model) -> (Option<Efforts>, Option<Rule>) {
+/// The wire behind the base's word for it.
+pub(super) fn wire(api: &str) -> Option<WireFormat> {
+    let wire = WireFormat::from(api.strip_prefix("azure-").unwrap_or(api));
+    (!matches!(wire, WireFormat::Other(_))).then_some(wire)
+}
+
+pub(super) fn keeps_to_one_wire(host: &str) -> bool {
+    host == "fireworks"
+}
+
+/// The levels of reasoning that the model can be asked for by its own wire, or its host's.
+pub(super) fn efforts(host: &str, model: &Model, wire: Option<&WireFormat>) -> (Option<Efforts>, Option<Rule>) {
     use Effort::{High, Max, Minimal, Off, XHigh};
     if !model.reasoning {
         return (Some(Efforts::from_iter([Off])), None);
@@ -104,10 +126,11 @@ pub(super) fn efforts(host: &str, model: &Model) -> (Option<Efforts>, Option<Rul
     // Without a word, the first five are there and the others aren't.
     let has = |effort: &Effort| told(*effort).map_or(*effort < XHigh, Option::is_some);
     let base: BTreeSet<Effort> = Effort::ALL.into_iter().filter(has).collect();
+    let is_claude = model.id.contains("claude");
     let mut levels = base.clone();
     let mut rule = Rule::WireLevels;
     let mut set = |effort, to| if to { levels.insert(effort) } else { levels.remove(&effort) };
-    match Host::find(host).map(|host| &host.wire) {
+    match wire.or(Host::find(host).map(|host| &host.wire)) {
         _ if model.compat.supports_reasoning_effort == Some(false) && model.compat.thinking_format.is_some() => {
             rule = Rule::SwitchOnly;
             levels.retain(|effort| [Off, High].contains(effort));
@@ -116,9 +139,9 @@ pub(super) fn efforts(host: &str, model: &Model) -> (Option<Efforts>, Option<Rul
             rule = Rule::NoControl;
             levels.clear();
         }
-        Some(WireFormat::AnthropicMessages) if host == "anthropic" && model.compat.force_adaptive_thinking => {
+        Some(WireFormat::AnthropicMessages) if is_claude && model.compat.force_adaptive_thinking => {
             set(Minimal, matches!(told(Minimal), Some(Some(_))));
-            set(Off, base.contains(&Off) || model.id.starts_with("claude-sonnet-5-5"));
+            set(Off, base.contains(&Off) || model.id.replace('.', "-").contains("claude-sonnet-5-5"));
         }
         Some(WireFormat::AnthropicMessages) => {
             set(XHigh, base.contains(&High));

@@ -7,34 +7,60 @@ use terret_llm::Message;
 use super::{Driver, Reins};
 use crate::event::{Event, Report};
 use crate::journal::JournalError;
-use crate::machine::{Failure, Input, Outcome, Prompt, Spent};
+use crate::machine::{Failure, Input, Outcome, Prompt, Queued, Record, Spent, apply};
 
-/// The journal could not keep a record.
+/// The journal could not keep records, or may not have: an append that has not answered has them still.
 pub(super) struct NotDurable {
     pub(super) error: JournalError,
-    /// The end of the run was among them, so that what waited may not wait any more.
-    pub(super) end: bool,
+    pub(super) records: Vec<Record>,
 }
 
 impl Driver {
     /// Tells of the end, and hands back what was said while the run was ending.
-    pub(super) fn end(mut self, report: Report, waited: Vec<Arc<Message>>) -> Report {
+    pub(super) fn end(mut self, report: Report) -> Report {
         let mut report = self.with_late_messages(report);
-        report.undelivered.splice(..0, waited);
+        report.undelivered.splice(..0, std::mem::take(&mut self.waited));
         self.publisher.publish(&Event::Ended(report.clone()));
+        let Driver { mut log, unanswered, .. } = self;
+        if let Some(append) = unanswered {
+            tokio::spawn(async move {
+                let _ = append.await;
+                log.stale = true;
+            });
+        }
         report
     }
 
-    /// Ends a run whose journal has failed, with what was said when it did. What the journal holds waits there.
+    /// Ends a run whose journal has failed. What the journal holds waits there; what it doesn't, or may not, is handed back.
     pub(super) async fn not_durable(&mut self, failed: NotDurable, said: Option<Arc<Message>>) -> Report {
         // What was taken from the inbox and not decided about yet has not been kept, either.
         let before = std::mem::take(&mut self.stopped);
         let inputs = Box::pin(self.stop_everything()).await;
-        let mut report = self.report(Outcome::Failed { failure: Failure::Journal(failed.error.to_string()) });
-        if !failed.end {
-            self.handed_back.clear();
-            report.undelivered.clear();
+        let NotDurable { error, records } = failed;
+        let mut report = self.report(Outcome::Failed { failure: Failure::Journal(error.to_string()) });
+        let mut kept = self.log.state.clone();
+        let mut let_go: Vec<Queued> = Vec::new();
+        for record in &records {
+            // It was spent, whether or not it is in the journal.
+            report.spent.note(record);
+            self.agent.0.shared.iter().for_each(|shared| shared.note(record));
+            if let Record::RunEnded { .. } = record {
+                let_go.extend(kept.queue().iter().cloned());
+            }
+            apply(&mut kept, record);
         }
+        let expected = self.log.records;
+        let asked = tokio::time::timeout(self.agent.0.grace, self.log.catch_up(&*self.journal, &self.session)).await;
+        let is_known = self.unanswered.is_none() && matches!(asked, Ok(Ok(())));
+        let is_kept = is_known && self.log.records > expected;
+        if is_known && !is_kept {
+            let_go.clear();
+        }
+        self.handed_back = let_go.iter().map(|queued| queued.id).collect();
+        report.undelivered = let_go.into_iter().map(|queued| queued.message).collect();
+        // Before what was said, a budget may have been recorded.
+        let says = |record: &Record| matches!(record, Record::Queued { .. } | Record::RunStarted { .. });
+        let said = said.filter(|_| !(is_kept && records.iter().any(says)));
         report.undelivered.extend(said.into_iter().chain(before.iter().chain(&inputs).filter_map(self::said)));
         report
     }
@@ -42,14 +68,15 @@ impl Driver {
     pub(super) fn report(&mut self, outcome: Outcome) -> Report {
         let spent = self.log.state.run().map_or_else(Spent::default, |run| run.spent);
         let last = self.log.state.transcript().last().map(|message| &**message);
-        let text = match (&outcome, last) {
-            (Outcome::Completed, Some(Message::Assistant(reply))) => Some(reply.text().into()),
+        let reply = match (&outcome, last) {
+            (Outcome::Completed, Some(Message::Assistant(reply))) if self.has_replied => Some(reply),
             _ => None,
         };
+        let (text, stop_reason) = (reply.map(|reply| reply.text().into()), reply.map(|reply| reply.stop_reason));
         let queue = self.log.state.queue();
         let undelivered = queue.iter().map(|queued| queued.message.clone()).collect();
         self.handed_back = queue.iter().map(|queued| queued.id).collect();
-        Report { outcome, spent, text, undelivered, still_running: self.still_running() }
+        Report { outcome, spent, text, stop_reason, undelivered, still_running: self.still_running() }
     }
 
     /// Hands back what was said while the run was ending.
@@ -87,7 +114,9 @@ impl Reins {
 /// What somebody says with an input.
 pub(super) fn said(input: &Input) -> Option<Arc<Message>> {
     match input {
-        Input::Queue { message, .. } | Input::Interrupt { message } => Some(Arc::new(message.clone().into())),
+        Input::Prompt(Prompt { message: Some(message), .. })
+        | Input::Queue { message, .. }
+        | Input::Interrupt { message } => Some(Arc::new(message.clone().into())),
         _ => None,
     }
 }

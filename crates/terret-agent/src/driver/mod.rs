@@ -11,10 +11,15 @@ mod stop;
 mod task;
 pub(crate) mod trace;
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 use terret_llm::Message;
 use tokio::sync::{OwnedMutexGuard, mpsc};
@@ -29,8 +34,9 @@ use self::task::{Finished, TaskId, TaskKind, Work};
 use crate::agent::Agent;
 use crate::budget::SharedBudget;
 use crate::event::{Event, Publisher, Question, Report};
+use crate::hooks::panic_message;
 use crate::journal::{Journal, JournalError, Ownership, Resumed, SessionId};
-use crate::machine::{CallStage, Effect, Input, Prompt, QueueKind, Record, Stage, State, Task, apply, decide, due};
+use crate::machine::{CallStage, Effect, Input, Prompt, Record, Stage, State, apply, decide, due};
 use crate::review::Reviewer;
 use crate::tool::Progress;
 
@@ -92,10 +98,16 @@ pub(crate) struct Driver {
     validated: HashMap<String, Value>,
     /// Where tools tell how they are getting on; there once a tool has started.
     progress: Option<(mpsc::Sender<Progress>, mpsc::Receiver<Progress>)>,
+    /// An append that has not answered.
+    unanswered: Option<Append>,
+    /// The last reply in the transcript is this run's.
+    has_replied: bool,
     /// The run's spending and undelivered messages, kept across its end.
     ending: Option<Report>,
     /// The numbers of the undelivered messages.
     handed_back: Vec<u64>,
+    /// What waited in a run that has made room for this one.
+    waited: Vec<Arc<Message>>,
 }
 
 /// A task, and the effect that it is.
@@ -103,6 +115,14 @@ struct InFlight {
     id: TaskId,
     task: AbortHandle,
 }
+
+/// An append under way, with its records.
+type Append = BoxFuture<'static, (Result<(), JournalError>, Vec<Record>)>;
+
+/// How long a journal is waited for that doesn't answer, after a cancel.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const NO_ANSWER: &str = "it has not answered, and the run was cancelled";
 
 /// What people say to a run. Boxed, because a channel has room for many from the start.
 pub(crate) type Inbox = mpsc::UnboundedReceiver<Box<Input>>;
@@ -147,76 +167,56 @@ impl Driver {
             clock: Clock::new(),
             validated: HashMap::new(),
             progress: None,
+            unanswered: None,
+            has_replied: false,
             ending: None,
             handed_back: Vec::new(),
+            waited: Vec::new(),
         }
     }
 
-    /// Runs to the end.
-    ///
-    /// A session whose last run was interrupted goes on with that one, and takes the prompt as steering, before anything
-    /// else is started. Where that run only has to end, the prompt starts its own. One that wants something else than an
-    /// answer takes its place.
+    /// Runs to the end. What a crash has left in the session is the machine's to judge.
     pub(crate) async fn run(mut self, mut prompt: Box<Prompt>) -> Report {
-        if let Err(error) = self.log.catch_up(&*self.journal, &self.session).await {
-            let failed = NotDurable { error, end: false };
-            let report = self.not_durable(failed, prompt.message.take().map(|message| Arc::new(message.into()))).await;
-            return self.end(report, Vec::new());
+        if let Err(error) = self.catch_up().await {
+            let said = prompt.message.take().map(|message| Arc::new(message.into()));
+            let report = self.not_durable(NotDurable { error, records: Vec::new() }, said).await;
+            return self.end(report);
         }
         prompt.exceeded = self.agent.0.shared.as_ref().and_then(SharedBudget::exhausted);
-        let takes_its_place = self.reviewer.is_some() || prompt.task == Task::Compact;
-        let (mut first, mut prompt) = if self.log.state.run().is_none() {
-            (vec![Input::Prompt(*prompt)], None)
-        } else if (prompt.message.is_some() || takes_its_place) && self.only_has_to_end() {
-            (vec![Input::Resume], Some(prompt))
-        } else if takes_its_place {
-            (vec![Input::Cancel { reason: "another run takes its place".into() }], Some(prompt))
-        } else {
-            let steering = prompt.message.map(|message| Input::Queue { kind: QueueKind::Steering, message });
-            (steering.into_iter().chain([Input::Resume]).collect(), None)
-        };
-        let mut waited = Vec::new();
-        let report = 'run: loop {
-            for input in first.drain(..) {
-                let said = said(&input);
-                if let Err(failed) = self.step(input).await {
-                    break 'run self.not_durable(failed, said).await;
-                }
+        let mut input = Input::Prompt(*prompt);
+        let report = loop {
+            let said = said(&input);
+            if let Err(failed) = self.step(input).await {
+                break self.not_durable(failed, said).await;
             }
             if let Some(report) = self.ending.take() {
-                match prompt.take() {
-                    Some(prompt) => {
-                        // A run of its own: what the one before was told is not for it, and what waited there is handed
-                        // back with this one.
-                        self.stop = CancellationToken::new();
-                        waited = report.undelivered;
-                        first.push(Input::Prompt(*prompt));
-                    }
-                    None => break report,
-                }
-                continue;
+                break report;
             }
             // Whoever was just told something may cancel before anything further starts.
             tokio::task::yield_now().await;
             if !self.cancel_requested() {
                 self.start_due();
             }
-            first.push(self.next_input().await);
+            input = self.next_input().await;
         };
-        self.end(report, waited)
+        self.end(report)
     }
 
-    /// Whether the run that was interrupted does nothing any more but end.
-    fn only_has_to_end(&self) -> bool {
-        let ends = |record: &Record| matches!(record, Record::RunEnded { .. });
-        self.is_stopping() || decide(&self.log.state, Input::Resume, self.clock.now()).iter().any(ends)
+    /// Takes in what the journal holds, if it has failed since. Who cancels doesn't wait for it.
+    async fn catch_up(&mut self) -> Result<(), JournalError> {
+        tokio::select! {
+            biased;
+            done = self.log.catch_up(&*self.journal, &self.session) => done,
+            () = self.cancel.requested_for(PATIENCE) => Err(JournalError::Storage(NO_ANSWER.into())),
+        }
     }
 
     /// Decides about an input, and before it about a shared budget that others have used up.
     async fn step(&mut self, input: Input) -> Result<(), NotDurable> {
         let exceeded = self.log.state.run().is_some_and(|run| run.exceeded.is_some());
         let exhausted = self.agent.0.shared.as_ref().and_then(SharedBudget::exhausted);
-        if let Some(budget) = exhausted.filter(|_| !exceeded) {
+        // A prompt says so itself.
+        if let Some(budget) = exhausted.filter(|_| !exceeded && !matches!(input, Input::Prompt(_))) {
             self.commit(Input::Exhausted { budget }).await?;
             if let Some(report) = &mut self.ending {
                 report.undelivered.extend(said(&input));
@@ -238,27 +238,51 @@ impl Driver {
         if records.iter().any(|it| matches!(it, Record::Cancelled { .. } | Record::Expired | Record::Interrupted)) {
             self.stop.cancel();
         }
-        let expected = self.log.records;
-        self.log.stale = true;
-        let appended = tokio::select! {
-            biased;
-            appended = self.journal.append(&self.session, expected, &records) => appended,
-            () = self.cancel.requested_for(self.agent.0.grace) => Err(JournalError::Storage("it did not answer, and the run was cancelled".into())),
+        let records = match self.append(records).await {
+            Ok(records) => records,
+            Err(failed) => return Err(failed),
         };
-        // Where others have gone on, the session is theirs, and to be opened anew.
-        self.log.stale = matches!(appended, Err(JournalError::Storage(_)));
-        if let Err(error) = appended {
-            let end = records.iter().any(|record| matches!(record, Record::RunEnded { .. }));
-            return Err(NotDurable { error, end });
-        }
         self.log.records += records.len() as u64;
         for record in &records {
             self.take_in(record);
         }
         if records.iter().any(|record| matches!(record, Record::Compacted { .. })) {
-            self.journal.checkpoint(&self.session, self.log.records, &self.log.state).await;
+            // Nothing depends on it.
+            tokio::select! {
+                () = self.journal.checkpoint(&self.session, self.log.records, &self.log.state) => {}
+                () = self.cancel.requested() => {}
+            }
         }
         Ok(())
+    }
+
+    /// Makes records durable. An append is never dropped half way: one that doesn't answer after a cancel is left to itself,
+    /// and the session is closed to others until it does.
+    async fn append(&mut self, records: Vec<Record>) -> Result<Vec<Record>, NotDurable> {
+        let (journal, session, expected) = (self.journal.clone(), self.session.clone(), self.log.records);
+        let mut append: Append = Box::pin(async move {
+            let appended =
+                AssertUnwindSafe(async { journal.append(&session, expected, &records).await }).catch_unwind();
+            let panicked = |panic: Box<dyn Any + Send>| {
+                Err(JournalError::Storage(format!("it panicked: {}", panic_message(&*panic))))
+            };
+            (appended.await.unwrap_or_else(panicked), records)
+        });
+        self.log.stale = true;
+        let (appended, records) = tokio::select! {
+            biased;
+            done = &mut append => done,
+            () = self.cancel.requested_for(PATIENCE) => {
+                self.unanswered = Some(append);
+                (Err(JournalError::Storage(NO_ANSWER.into())), Vec::new())
+            }
+        };
+        // Where others have gone on, the session is theirs, and to be opened anew.
+        self.log.stale = matches!(appended, Err(JournalError::Storage(_)));
+        match appended {
+            Ok(()) => Ok(records),
+            Err(error) => Err(NotDurable { error, records }),
+        }
     }
 
     fn take_in(&mut self, record: &Record) {
@@ -272,13 +296,22 @@ impl Driver {
             Record::Withdrawn { id } => self.log.state.queue().iter().find(|queued| queued.id == *id).cloned(),
             _ => None,
         };
+        if let Record::ReplyAccepted { .. } | Record::Resumed = record {
+            self.has_replied = true;
+        }
         let before = self.log.state.transcript().len();
         let epoch = self.log.state.epoch();
         let asked = if let Record::CallApproved { .. } = record { self.asked_calls() } else { Vec::new() };
         apply(&mut self.log.state, record);
         let publish = |event| self.publisher.publish(&event);
         match record {
-            Record::RunStarted { run, .. } => publish(Event::RunStarted { run: run.clone() }),
+            Record::RunStarted { run, .. } => {
+                self.stop = CancellationToken::new();
+                self.has_replied = false;
+                // One that a crash had left open has made room for it. What waited there is handed back with this one.
+                self.waited = self.ending.take().map(|report| report.undelivered).unwrap_or_default();
+                publish(Event::RunStarted { run: run.clone() });
+            }
             Record::Queued { .. } => {
                 self.log.state.queue().last().cloned().into_iter().map(Event::Queued).for_each(publish)
             }
@@ -310,6 +343,7 @@ impl Driver {
             }
             Record::Cancelled { reason } => publish(Event::Cancelled { reason: reason.clone() }),
             Record::Interrupted => publish(Event::Interrupted),
+            Record::Expired => publish(Event::Expired),
             Record::Halted { still_running } => {
                 self.stop = CancellationToken::new();
                 publish(Event::Halted { still_running: still_running.clone() });

@@ -17,6 +17,9 @@ impl Driver {
     /// have said meanwhile is heard before the end.
     pub(super) async fn stop_everything(&mut self) -> VecDeque<Input> {
         self.stop.cancel();
+        // Only tools and summaries have something to bring to an end.
+        let others = self.in_flight.values().filter(|it| !matches!(it.id.kind, TaskKind::Tool | TaskKind::Compact));
+        others.for_each(|it| it.task.abort());
         let (mut usage, mut cost) = match self.call.take() {
             Some(call) => call.stopped().await,
             None => (Usage::default(), Money::ZERO),

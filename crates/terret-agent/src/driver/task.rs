@@ -129,7 +129,11 @@ impl Driver {
             }
             Work::Discover { call, key } => self.tasks.spawn(async move {
                 let Some(tool) = agent.0.tools.get(&call.name) else { return Finished::Discovered(None) };
-                Finished::Discovered(match tool.discover(&key).await {
+                let discovered = match tool.time_limit().or(agent.0.tool_time_limit) {
+                    Some(limit) => tokio::time::timeout(limit, tool.discover(&key)).await.ok().flatten(),
+                    None => tool.discover(&key).await,
+                };
+                Finished::Discovered(match discovered {
                     Some(output) => Some(for_the_model(&agent, &call, output).await),
                     None => None,
                 })

@@ -85,7 +85,7 @@ impl Progress {
             }
             Record::Objected { message } => {
                 self.tail = Tail::ToAnswer;
-                self.with_run(|run| run.objections += 1);
+                self.with_run(|run| run.objections = run.objections.saturating_add(1));
                 return vec![message.clone()];
             }
             Record::ReplyAccepted { message, .. } => {
@@ -166,7 +166,7 @@ impl Progress {
 
     fn enqueue(&mut self, kind: QueueKind, message: &Arc<Message>) {
         self.queue.push(Queued { id: self.queued_so_far, kind, message: message.clone() });
-        self.queued_so_far += 1;
+        self.queued_so_far = self.queued_so_far.saturating_add(1);
     }
 
     fn accept(&mut self, message: &Arc<Message>) {

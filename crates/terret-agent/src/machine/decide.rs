@@ -9,8 +9,8 @@ use terret_llm::{
 use super::next::Turn;
 use super::state::Progress;
 use super::{
-    Answer, Budget, Call, CallStage, Epoch, Failure, Input, Outcome, Prompt, QueueKind, Record, Stage, State,
-    StopCause, Verdict, Violation, context, told,
+    Answer, Budget, Call, CallStage, Epoch, Failure, Input, Outcome, Prompt, QueueKind, Record, RunState, Stage, State,
+    StopCause, Task, Verdict, Violation, context, told,
 };
 use crate::tool::ToolOutput;
 
@@ -62,7 +62,11 @@ impl Plan<'_> {
         let goes_on = matches!(cause, None | Some(StopCause::Interrupted { .. }));
         let expired = run.deadline().is_some_and(|deadline| self.at >= deadline);
         match input {
-            Input::Prompt(_) => {}
+            Input::Prompt(prompt) if run.is_joined_by(&prompt, self.at) => self.join(prompt),
+            Input::Prompt(prompt) => {
+                self.make_room();
+                self.start(prompt);
+            }
             Input::Queue { kind, message } => self.commit(Record::Queued { kind, message: Arc::new(message.into()) }),
             Input::Withdraw { id } if self.waits(id) => self.commit(Record::Withdrawn { id }),
             Input::Requeue { id, message } if self.waits(id) => {
@@ -95,7 +99,7 @@ impl Plan<'_> {
                     self.stopped(cause, still_running, usage, cost);
                 }
             }
-            Input::Resume => self.commit(Record::Resumed),
+            Input::Resume => self.resume(),
             Input::Replied { epoch, reply, cost } => {
                 if epoch == self.progress.epoch && run.stage == Stage::Calling {
                     self.replied(reply, cost);
@@ -151,8 +155,55 @@ impl Plan<'_> {
         }
     }
 
+    fn resume(&mut self) {
+        let run = self.progress.run.as_ref();
+        let expired = run.and_then(RunState::deadline).is_some_and(|deadline| self.at >= deadline);
+        let is_ending = run.is_some_and(RunState::is_ending);
+        self.commit(Record::Resumed);
+        if expired && !is_ending {
+            self.commit(Record::Expired);
+        }
+    }
+
+    /// Goes on with a run that a crash has left open.
+    fn join(&mut self, prompt: Prompt) {
+        self.resume();
+        if let Some(message) = prompt.message {
+            self.commit(Record::Queued { kind: QueueKind::Steering, message: Arc::new(message.into()) });
+        }
+        if let Some(budget) = prompt.exceeded {
+            self.commit(Record::BudgetExceeded { budget });
+        }
+    }
+
+    /// Ends a run that a crash has left open. What was open of its calls is settled by the run that follows.
+    fn make_room(&mut self) {
+        let Some(run) = &self.progress.run else { return };
+        let expired = run.deadline().is_some_and(|deadline| self.at >= deadline);
+        let outcome = match &run.stage {
+            Stage::Failing(failure) => Outcome::Failed { failure: failure.clone() },
+            Stage::Stopping(StopCause::Cancelled(reason)) => cancelled(reason),
+            Stage::Stopping(StopCause::OutOfTime) => out_of_time(Vec::new()),
+            _ if expired => {
+                self.commit(Record::Expired);
+                out_of_time(Vec::new())
+            }
+            _ => {
+                self.commit(Record::Cancelled { reason: TAKEN_OVER.into() });
+                cancelled(TAKEN_OVER)
+            }
+        };
+        // The calls whose tools never started.
+        while let Some(record) = self.next() {
+            self.commit(record);
+        }
+        if self.progress.run.is_some() {
+            self.commit(ended(outcome));
+        }
+    }
+
     fn start(&mut self, prompt: Prompt) {
-        let Prompt { run, message, limits, tools, models, task, exceeded } = prompt;
+        let Prompt { run, message, limits, tools, models, task, exceeded, apart: _ } = prompt;
         let prompt = message.map(|message| Arc::new(message.into()));
         self.commit(Record::RunStarted { run, limits, tools, at: self.at, prompt, models, task });
         if let Some(budget) = exceeded {
@@ -166,7 +217,7 @@ impl Plan<'_> {
         }
         self.commit(match cause {
             StopCause::Cancelled(reason) => ended(Outcome::Cancelled { reason, still_running }),
-            StopCause::OutOfTime => ended(Outcome::OutOfBudget { budget: Budget::WallTime, still_running }),
+            StopCause::OutOfTime => ended(out_of_time(still_running)),
             StopCause::Interrupted { .. } => Record::Halted { still_running },
         });
     }
@@ -285,6 +336,40 @@ fn violation(reply: &AssistantMessage, transcript: &Transcript) -> Option<Violat
         StopReason::ToolUse if seen.is_empty() => Some(Violation::ToolUseWithoutCalls),
         _ => None,
     }
+}
+
+/// Why a run was cancelled that a crash had left open.
+const TAKEN_OVER: &str = "it was interrupted, and another run has taken its place";
+
+impl RunState {
+    /// Whether a prompt goes on with this run, which a crash has left open.
+    fn is_joined_by(&self, prompt: &Prompt, at: i64) -> bool {
+        if prompt.apart || (prompt.task == Task::Compact && self.task != Task::Compact) {
+            return false;
+        }
+        // Who says nothing wants this run to be finished. A crash gives nobody a new budget.
+        let is_same = self.task == prompt.task && self.tools == prompt.tools && self.models == prompt.models.get();
+        let has_time = self.deadline().is_none_or(|deadline| at < deadline);
+        let answers = self.limits == prompt.limits && !self.is_ending() && has_time && self.out_of().is_none();
+        prompt.message.is_none() || (is_same && answers)
+    }
+
+    /// Whether it does nothing any more but end.
+    fn is_ending(&self) -> bool {
+        match &self.stage {
+            Stage::Failing(_) => true,
+            Stage::Stopping(cause) => !matches!(cause, StopCause::Interrupted { .. }),
+            _ => false,
+        }
+    }
+}
+
+fn cancelled(reason: &str) -> Outcome {
+    Outcome::Cancelled { reason: reason.to_owned(), still_running: Vec::new() }
+}
+
+fn out_of_time(still_running: Vec<String>) -> Outcome {
+    Outcome::OutOfBudget { budget: Budget::WallTime, still_running }
 }
 
 pub(super) fn ended(outcome: Outcome) -> Record {

@@ -10,7 +10,7 @@ use crate::tool::ToolOutput;
 /// What can happen to a session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// Somebody starts a run.
+    /// Somebody starts a run, or goes on with one that a crash has left open. Nothing is in flight then.
     Prompt(Prompt),
     /// The model call ended with a complete reply.
     Replied {
@@ -143,6 +143,10 @@ pub enum Input {
 }
 
 /// What a run is started with.
+///
+/// Where a crash has left a run open, a prompt without a message finishes it, as it was begun. One with a message joins it
+/// if it would be the same run (of the same task, tools, models and limits, with something of them left): the message is
+/// steering then. Otherwise the open run ends, with its calls settled, and the prompt starts one of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
     /// The run's name.
@@ -159,6 +163,8 @@ pub struct Prompt {
     pub task: Task,
     /// What is used up from the start, of a budget that is shared with other runs.
     pub exceeded: Option<Budget>,
+    /// Never joins a run that is open.
+    pub apart: bool,
 }
 
 /// What a gate decided about a call.

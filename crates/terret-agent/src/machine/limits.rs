@@ -75,7 +75,7 @@ pub struct CompactionLimits {
     /// is summarised only when the provider says that it has become too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
-    /// What is left free for the reply: from `window - reserve` on, the transcript is summarised before the next call.
+    /// What is left free for the reply: beyond `window - reserve`, the transcript is summarised before the next call.
     pub reserve: u64,
     /// The most that stays as it is, whole turns only. At least the last message and what belongs to it stays.
     pub keep: u64,
@@ -157,8 +157,10 @@ impl Spent {
     /// Takes in what a record says was spent.
     pub(crate) fn note(&mut self, record: &Record) {
         match record {
-            Record::ModelCalled { .. } | Record::CompactionStarted { .. } => self.model_calls += 1,
-            Record::CallOpened { .. } => self.tool_calls += 1,
+            Record::ModelCalled { .. } | Record::CompactionStarted { .. } => {
+                self.model_calls = self.model_calls.saturating_add(1)
+            }
+            Record::CallOpened { .. } => self.tool_calls = self.tool_calls.saturating_add(1),
             Record::ReplyAccepted { message, cost } => {
                 let usage = if let Message::Assistant(reply) = &**message { reply.usage } else { Usage::default() };
                 *self = self.and(usage, *cost);

@@ -129,7 +129,12 @@ impl fmt::Display for Outcome {
                 write!(f, "cancelled: {reason}; could not be stopped: {}", still_running.join(", "))
             }
             Outcome::Failed { failure } => write!(f, "failed: {failure}"),
-            Outcome::OutOfBudget { budget, .. } => write!(f, "out of budget: {budget}"),
+            Outcome::OutOfBudget { budget, still_running } if still_running.is_empty() => {
+                write!(f, "out of budget: {budget}")
+            }
+            Outcome::OutOfBudget { budget, still_running } => {
+                write!(f, "out of budget: {budget}; could not be stopped: {}", still_running.join(", "))
+            }
         }
     }
 }

@@ -147,7 +147,8 @@ pub enum Record {
         /// The result, of role `toolResult`.
         result: Arc<Message>,
     },
-    /// A budget is used up: no further tool starts, and when those that run have finished, the run ends.
+    /// A budget is used up: when the calls of the last reply have their results, the run ends. Beyond the tool budget, and
+    /// in a loop, no further tool of it starts.
     BudgetExceeded {
         /// Which budget.
         budget: Budget,

@@ -38,14 +38,20 @@ impl Progress {
         }
         if error.kind == ErrorKind::ContextOverflow {
             let can = run.stage == Stage::Calling && run.compaction.is_none() && run.limits.compaction.is_some();
-            return (can && compactable()).then_some(Recovery::Compact);
+            // The next one may have a larger window.
+            return if can && compactable() { Some(Recovery::Compact) } else { run.fallback() };
         }
         let retry = run.retry_at(error, self.epoch.to_string(), at).map(|at| Recovery::Retry { at });
-        retry.or((run.model + 1 < run.models && another_model_may_answer(error.kind)).then_some(Recovery::FallBack))
+        retry.or(run.fallback().filter(|_| another_model_may_answer(error.kind)))
     }
 }
 
 impl RunState {
+    /// The next model, if there is one.
+    fn fallback(&self) -> Option<Recovery> {
+        (self.model.saturating_add(1) < self.models).then_some(Recovery::FallBack)
+    }
+
     fn retry_at(&self, error: &ModelError, epoch: String, at: i64) -> Option<i64> {
         let limits = &self.limits.retry;
         let tries = self.tries.saturating_add(error.tries.max(1));
@@ -77,5 +83,5 @@ impl RunState {
 /// Whether a failure is the model's or its host's, and not the request's.
 fn another_model_may_answer(kind: ErrorKind) -> bool {
     use ErrorKind::*;
-    !matches!(kind, ContextOverflow | InvalidRequest | Refused | Aborted)
+    !matches!(kind, InvalidRequest | Refused | Aborted)
 }

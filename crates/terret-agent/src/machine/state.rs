@@ -64,7 +64,8 @@ pub struct RunState {
     pub stage: Stage,
     /// When it was started, in Unix milliseconds.
     pub started: i64,
-    /// What it has used up. Nothing new starts then, and what runs may finish.
+    /// What it has used up. The model isn't called any more; the tools of the last reply still run, but for the tool budget
+    /// and loops.
     pub exceeded: Option<Budget>,
     /// The tools about whose calls a person need not be asked any more in this run.
     pub approved: BTreeSet<String>,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use terret_agent::machine::{
-    Answer, Budget, CallStage, Effect, Epoch, Failure, Input, Prompt, QueueKind, RunId, Stage, State, Task, ToolFacts,
-    Verdict,
+    Answer, Budget, CallStage, Effect, Epoch, Failure, Input, Prompt, QueueKind, RunId, RunState, Stage, State, Task,
+    ToolFacts, Verdict,
 };
 use terret_agent::{EffectClass, ToolOutput};
 use terret_llm::{
@@ -38,6 +38,23 @@ pub(crate) fn inputs(
     if state.run().is_none() {
         return inputs;
     }
+    if used.prompts < allowed.prompts && used.crashes < allowed.crashes {
+        // After a crash: the same run again, and another one.
+        let n = used.prompts;
+        let used = Bounds { prompts: n + 1, crashes: used.crashes + 1, ..used };
+        add(prompt(n, scenario, None, None), used);
+        add(prompt(n, scenario, Some("prompt"), None), used);
+        add(apart(prompt(n, scenario, Some("prompt"), None)), used);
+        if scenario.shared {
+            add(prompt(n, scenario, Some("prompt"), Some(Budget::Cost)), used);
+            add(prompt(n, scenario, None, Some(Budget::Cost)), used);
+        }
+        if let Some(deadline) = state.run().and_then(|run| run.deadline()) {
+            inputs.push((prompt(n, scenario, Some("prompt"), None), deadline, used));
+            inputs.push((prompt(n, scenario, None, None), deadline, used));
+        }
+    }
+    let mut add = |input, used| inputs.push((input, NOW, used));
     if used.queued < allowed.queued {
         let used = Bounds { queued: used.queued + 1, ..used };
         for kind in [QueueKind::Steering, QueueKind::FollowUp] {
@@ -52,8 +69,13 @@ pub(crate) fn inputs(
         add(Input::Interrupt { message: user("stop that") }, Bounds { interrupts: used.interrupts + 1, ..used });
     }
     if used.crashes < allowed.crashes {
-        add(Input::Resume, Bounds { crashes: used.crashes + 1, ..used });
+        let used = Bounds { crashes: used.crashes + 1, ..used };
+        add(Input::Resume, used);
+        if let Some(deadline) = state.run().and_then(|run| run.deadline()) {
+            inputs.push((Input::Resume, deadline, used));
+        }
     }
+    let mut add = |input, used| inputs.push((input, NOW, used));
     if used.cancels < allowed.cancels {
         add(Input::Cancel { reason: "enough".into() }, Bounds { cancels: used.cancels + 1, ..used });
     }
@@ -69,6 +91,7 @@ const NOW: i64 = 10;
 /// How each effect that is due may complete, and when.
 fn completions(machine: &dyn Machine, state: &State, scenario: &Scenario) -> Vec<(Input, i64)> {
     let mut inputs = Vec::new();
+    let deadline = state.run().and_then(RunState::deadline);
     for effect in machine.due(state) {
         let mut add = |input| inputs.push((input, NOW));
         match effect {
@@ -77,14 +100,15 @@ fn completions(machine: &dyn Machine, state: &State, scenario: &Scenario) -> Vec
                     add(Input::Replied { epoch, reply, cost: Money::from_nanos(1) });
                 }
                 use ErrorKind::*;
-                for kind in [Overloaded, Auth, ContextOverflow, InvalidRequest] {
+                let kinds = [Overloaded, Auth, ContextOverflow, InvalidRequest];
+                for kind in kinds.into_iter().take(if scenario.few { 1 } else { kinds.len() }) {
                     add(failed(epoch, kind));
                 }
             }
             Effect::Compact { epoch, messages, .. } => {
                 assert!(!messages.is_empty(), "nothing to summarise");
                 for summary in ["short".to_owned(), String::new(), "x".repeat(4_000)] {
-                    add(Input::Summarised { epoch, summary, usage: Usage::default(), cost: Money::from_nanos(1) });
+                    add(Input::Summarised { epoch, summary, usage: used(1), cost: Money::from_nanos(1) });
                 }
                 for kind in [ErrorKind::Overloaded, ErrorKind::ContextOverflow] {
                     add(failed(epoch, kind));
@@ -100,19 +124,19 @@ fn completions(machine: &dyn Machine, state: &State, scenario: &Scenario) -> Vec
             Effect::Gate { epoch, call, approved } => {
                 let deny = Verdict::Deny { reason: "no".into() };
                 let ask = Verdict::Ask { question: "may it?".into() };
-                let reject = Verdict::Reject { explanation: "not so".into() };
+                // Told in the same words, so that what follows is searched once.
+                let reject = Verdict::Reject { explanation: "The call was denied: no".into() };
                 let verdicts = match (approved, &*call.name) {
                     (true, _) => vec![Verdict::Allow, reject],
-                    (false, "write") => vec![Verdict::Allow, ask],
-                    (false, _) => vec![Verdict::Allow, deny],
+                    (false, "write") => vec![Verdict::Allow, ask, deny, reject],
+                    (false, _) => vec![Verdict::Allow, deny, reject],
                 };
                 for verdict in verdicts {
                     add(Input::GateDecided { epoch, call_id: call.id.clone(), verdict });
                 }
             }
             Effect::Ask { call, digest, .. } => {
-                let deny = Answer::Deny { reason: "no".into() };
-                for answer in [Answer::ApproveForRun, Answer::Edit("{\"b\":1}".into()), deny] {
+                for answer in answers() {
                     add(Input::Answered { call_id: call.id.clone(), digest: digest.clone(), answer });
                 }
             }
@@ -122,7 +146,9 @@ fn completions(machine: &dyn Machine, state: &State, scenario: &Scenario) -> Vec
             }
             Effect::StartTool { epoch, call, .. } => {
                 let output = ToolOutput::text(format!("ran and said {}", "x".repeat(150)));
-                add(Input::ToolFinished { epoch, call_id: call.id.clone(), output });
+                let finished = Input::ToolFinished { epoch, call_id: call.id.clone(), output };
+                // At once, or when the time is up and nobody has said so.
+                inputs.extend([Some(NOW), deadline].into_iter().flatten().map(|at| (finished.clone(), at)));
             }
             Effect::Discover { epoch, call, .. } => {
                 for output in [None, Some(ToolOutput::text("found"))] {
@@ -139,6 +165,7 @@ fn completions(machine: &dyn Machine, state: &State, scenario: &Scenario) -> Vec
                 let (usage, cost) = (Usage::default(), Money::ZERO);
                 add(Input::Stopped { still_running: Vec::new(), usage, cost });
                 add(Input::Stopped { still_running, usage, cost: Money::from_nanos(1) });
+                inputs.extend(deadline.map(|at| (Input::Wake, at)));
             }
             _ => unreachable!("an effect that the exploration doesn't know"),
         }
@@ -148,7 +175,18 @@ fn completions(machine: &dyn Machine, state: &State, scenario: &Scenario) -> Vec
 
 fn failed(epoch: Epoch, kind: ErrorKind) -> Input {
     let failure = Failure::Model(ModelError::new(kind, "it failed"));
-    Input::AttemptFailed { epoch, failure, usage: Usage::default(), cost: Money::ZERO }
+    Input::AttemptFailed { epoch, failure, usage: used(1), cost: Money::from_nanos(1) }
+}
+
+fn used(output: u64) -> Usage {
+    let mut usage = Usage::default();
+    usage.output = output;
+    usage
+}
+
+fn answers() -> [Answer; 4] {
+    let deny = Answer::Deny { reason: "no".into() };
+    [Answer::Approve, Answer::ApproveForRun, Answer::Edit("{\"b\":1}".into()), deny]
 }
 
 /// Completions that must change nothing in this state: of an earlier epoch, of calls that are closed, of nobody.
@@ -193,7 +231,9 @@ pub(crate) fn stale(machine: &dyn Machine, state: &State) -> Vec<Input> {
             CallStage::Asked { .. } => "another".to_owned(),
             _ => state.batch().map(|batch| batch.digest(call)).unwrap_or_default(),
         };
-        inputs.push(Input::Answered { call_id: call.call.id.clone(), digest, answer: Answer::Approve });
+        for answer in answers() {
+            inputs.push(Input::Answered { call_id: call.call.id.clone(), digest: digest.clone(), answer });
+        }
     }
     for call in state.batch().into_iter().flat_map(|batch| &batch.calls) {
         let (epoch, call_id) = (epoch.next(), call.call.id.clone());
@@ -227,6 +267,9 @@ fn replies(state: &State, scenario: &Scenario) -> Vec<Reply> {
     // Where tokens are limited, each reply takes one.
     let used = u64::from(scenario.limits.tokens.is_some());
     let reply = |text, calls, reason| reply(text, calls, reason, used);
+    if scenario.few {
+        return vec![reply("done", &[], StopReason::Stop), reply("", &[(&a, "write")], StopReason::ToolUse)];
+    }
     if scenario.wide {
         return vec![
             reply("done", &[], StopReason::Stop),
@@ -281,7 +324,15 @@ fn prompt(n: u8, scenario: &Scenario, message: Option<&str>, exceeded: Option<Bu
         models: scenario.models,
         task: if message.is_some() && scenario.task == Task::Compact { Task::Answer } else { scenario.task },
         exceeded,
+        apart: false,
     })
+}
+
+fn apart(mut prompt: Input) -> Input {
+    if let Input::Prompt(prompt) = &mut prompt {
+        prompt.apart = true;
+    }
+    prompt
 }
 
 fn tools() -> Arc<BTreeMap<String, ToolFacts>> {

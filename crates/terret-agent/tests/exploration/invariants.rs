@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use terret_agent::EffectClass;
 use terret_agent::machine::{
-    CallStage, Effect, Input, Outcome, QueueKind, Queued, Record, Stage, State, StopCause, Task, Verdict,
+    CallStage, Effect, Input, Outcome, QueueKind, Queued, Record, RunState, Stage, State, StopCause, Task, Verdict,
 };
 use terret_llm::{Message, StopReason};
 
@@ -12,8 +12,20 @@ use crate::inputs::stale;
 use crate::search::Machine;
 
 fn the_outcome_is_one_and_the_last_record(before: &State, input: &Input, records: &[Record]) {
-    let outcomes = records.iter().filter(|record| matches!(record, Record::RunEnded { .. })).count();
-    let last = matches!(records.last(), Some(Record::RunEnded { .. }));
+    let mut of_run: Vec<&Record> = records.iter().collect();
+    // A prompt may end a run that was left open, and start another one.
+    if before.run().is_some()
+        && let Some(started) = of_run.iter().position(|record| matches!(record, Record::RunStarted { .. }))
+    {
+        assert!(matches!(input, Input::Prompt(_)), "{input:?} starts a run beside another one: {records:?}");
+        assert!(matches!(of_run[started - 1], Record::RunEnded { .. }), "a run starts beside another one: {records:?}");
+        let after = of_run.split_off(started);
+        let ends = after.iter().filter(|record| matches!(record, Record::RunEnded { .. })).count();
+        let last = matches!(after.last(), Some(Record::RunEnded { .. }));
+        assert!(ends == 0 || (ends == 1 && last), "the outcome is one, and the last record: {records:?}");
+    }
+    let outcomes = of_run.iter().filter(|record| matches!(record, Record::RunEnded { .. })).count();
+    let last = matches!(of_run.last(), Some(Record::RunEnded { .. }));
     assert!(outcomes == 0 || (outcomes == 1 && last), "the outcome is one, and the last record: {records:?}");
     if before.run().is_none() {
         assert!(records.is_empty() || matches!(input, Input::Prompt(_)), "only a prompt starts anything: {input:?}");
@@ -65,7 +77,9 @@ pub(crate) fn of_step(
 ) {
     the_outcome_is_one_and_the_last_record(before, input, records);
     queued_messages_are_delivered_once_or_handed_back(machine, before, records, after);
-    effects_are_announced(machine, before, records, after);
+    effects_are_announced(machine, before, at, records, after);
+    what_was_in_flight_is_stale(before, records, after);
+    what_is_used_is_counted(before, input, records, after);
     what_is_resumed_is_not_repeated_wrongly(before, input, after);
     nothing_is_accepted_while_stopping(before, input, records);
     opened_once(before, records);
@@ -75,12 +89,15 @@ pub(crate) fn of_step(
 }
 
 /// What is in flight after a step and wasn't before has its record; each model call has an epoch of its own.
-fn effects_are_announced(machine: &dyn Machine, before: &State, records: &[Record], after: &State) {
+fn effects_are_announced(machine: &dyn Machine, before: &State, at: i64, records: &[Record], after: &State) {
+    let is_new = records.iter().any(|record| matches!(record, Record::RunStarted { .. }));
+    let deadline = before.run().filter(|_| !is_new).or(after.run()).and_then(RunState::deadline);
     for record in records {
         if let Record::ModelCalled { epoch } | Record::CompactionStarted { epoch, .. } = record {
             assert!(*epoch > before.epoch(), "every model call has an epoch of its own");
+            assert!(deadline.is_none_or(|deadline| at < deadline), "a model call beyond the run's time");
             let exceeded = |state: &State| state.run().is_some_and(|run| run.exceeded.is_some());
-            assert!(!exceeded(after) && !exceeded(before), "a model call beyond a budget");
+            assert!(!exceeded(after) && (is_new || !exceeded(before)), "a model call beyond a budget");
         }
     }
     let earlier = machine.due(before);
@@ -97,6 +114,35 @@ fn effects_are_announced(machine: &dyn Machine, before: &State, records: &[Recor
             _ => false,
         };
         assert!(records.iter().any(announced), "{effect:?} is due, and no record announces it: {records:?}");
+    }
+}
+
+/// Where everything begins anew, nothing that was in flight before can be mistaken for what is then.
+fn what_was_in_flight_is_stale(before: &State, records: &[Record], after: &State) {
+    let anew = |it: &Record| matches!(it, Record::RunStarted { .. } | Record::Halted { .. } | Record::Resumed);
+    let stale = after.epoch() > before.epoch();
+    assert!(stale || !records.iter().any(anew), "what was in flight isn't stale after {records:?}");
+}
+
+/// What a model call used is spent, and counts before another one is planned.
+fn what_is_used_is_counted(before: &State, input: &Input, records: &[Record], after: &State) {
+    let Some(run) = before.run() else { return };
+    let (usage, cost) = match input {
+        Input::Replied { reply, cost, .. } => (reply.message().usage, *cost),
+        Input::Summarised { usage, cost, .. }
+        | Input::AttemptFailed { usage, cost, .. }
+        | Input::Stopped { usage, cost, .. } => (*usage, *cost),
+        _ => Default::default(),
+    };
+    let spent = (run.spent.usage + usage, run.spent.cost + cost);
+    if let (Some(after), false) = (after.run().filter(|after| after.id == run.id), records.is_empty()) {
+        assert_eq!((after.spent.usage, after.spent.cost), spent, "what {input:?} used");
+    }
+    if let Some(Record::AttemptFailed { recovery: Some(recovery), .. }) = records.first() {
+        let tokens = run.limits.tokens.is_none_or(|limit| spent.0.total() < limit.get());
+        let money = run.limits.cost.is_none_or(|limit| spent.1 < limit);
+        let planned = tokens && money && run.exceeded.is_none();
+        assert!(planned, "{recovery:?} is planned beyond a budget: {:?}", run.limits);
     }
 }
 
@@ -118,6 +164,14 @@ fn what_is_asked_for_happens(before: &State, input: &Input, at: i64, records: &[
                 _ => false,
             };
             assert!(records.is_empty() || records.iter().any(closes), "a denied call is not closed: {records:?}");
+        }
+        Input::Interrupt { .. } => {
+            let kept = |until: i64| {
+                matches!(after.run().map(|run| &run.stage),
+                    Some(Stage::Stopping(StopCause::Interrupted { until: Some(kept) })) if *kept == until)
+            };
+            let waited = if let Stage::Waiting { until } = run.stage { Some(until) } else { None };
+            assert!(waited.is_none_or(kept), "an interruption forgets when a retry was due");
         }
         Input::Withdraw { id } => assert!(after.queue().iter().all(|it| it.id != *id), "a withdrawal is lost"),
         Input::Wake if goes_on && run.deadline().is_some_and(|deadline| at >= deadline) => {
@@ -170,6 +224,11 @@ fn compactions_shrink(before: &State, records: &[Record], after: &State) {
     let length = |state: &State| serde_json::to_string(state.transcript()).unwrap().len();
     let appended = records.iter().any(|record| matches!(record, Record::Delivered { .. }));
     assert!(!compacted || appended || length(after) < length(before), "a summary made the transcript longer");
+    // What a provider has told counts more than an estimate, and may be anything.
+    let told = |message: &Message| matches!(message, Message::Assistant(reply) if reply.usage.total() > 0);
+    let told = before.transcript().iter().any(|message| told(message));
+    let shrinks = after.context_tokens() < before.context_tokens();
+    assert!(!compacted || appended || told || shrinks, "a summary leaves the context as large as it was");
 }
 
 fn opened_once(before: &State, records: &[Record]) {
@@ -187,9 +246,10 @@ fn opened_once(before: &State, records: &[Record]) {
 }
 
 fn what_is_resumed_is_not_repeated_wrongly(before: &State, input: &Input, after: &State) {
-    if !matches!(input, Input::Resume) {
+    if !matches!(input, Input::Resume | Input::Prompt(_)) {
         return;
     }
+    let goes_on = matches!(input, Input::Resume);
     let open = |state: &State, id: &str| {
         state.batch().and_then(|batch| batch.get(id)).is_some_and(|call| call.stage == CallStage::Open)
     };
@@ -198,10 +258,12 @@ fn what_is_resumed_is_not_repeated_wrongly(before: &State, input: &Input, after:
         let at_most_once = call.tool.is_some_and(|tool| tool.effect == EffectClass::AtMostOnce);
         let was_open = call.stage == CallStage::Open;
         assert!(!(at_most_once && was_open && open(after, &call.call.id)), "an at-most-once call starts again");
-        let repeatable = was_open && !at_most_once && after.batch().is_some();
+        let repeatable = goes_on && was_open && !at_most_once && after.batch().is_some();
         assert!(!repeatable || open(after, &call.call.id) || is_stopping(after), "a harmless call isn't repeated");
     }
-    if let (Some(Stage::Waiting { until }), Some(run)) = (before.run().map(|run| &run.stage), after.run()) {
+    if let (Some(Stage::Waiting { until }), Some(run)) = (before.run().map(|run| &run.stage), after.run())
+        && before.run().map(|run| &run.id) == Some(&run.id)
+    {
         let kept = matches!(run.stage, Stage::Waiting { until: kept } if kept == *until);
         assert!(kept, "a retry keeps its schedule over a restart: {:?}", run.stage);
     }
@@ -211,6 +273,10 @@ fn what_is_resumed_is_not_repeated_wrongly(before: &State, input: &Input, after:
 /// stopped.
 fn nothing_is_accepted_while_stopping(before: &State, input: &Input, records: &[Record]) {
     let Some(Stage::Stopping(cause)) = before.run().map(|run| &run.stage) else { return };
+    if matches!(input, Input::Prompt(_)) {
+        // After a crash nothing is in flight that would have to be stopped.
+        return;
+    }
     let goes_on = matches!(cause, StopCause::Interrupted { .. });
     let harmless = |record: &Record| match record {
         Record::Queued { .. } | Record::Withdrawn { .. } | Record::Requeued { .. } | Record::Resumed => true,

@@ -54,6 +54,8 @@ pub(crate) struct Scenario {
     pub(crate) task: Task,
     /// Whether replies make three calls at once.
     pub(crate) wide: bool,
+    /// Whether there are only the usual replies and failures.
+    pub(crate) few: bool,
     /// Whether a budget that is shared with others may be used up at any time.
     pub(crate) shared: bool,
 }

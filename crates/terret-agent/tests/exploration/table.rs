@@ -15,7 +15,22 @@ pub(crate) fn steps(before: &State, input: &Input, records: &[Record], between: 
     if records.is_empty() {
         return Vec::new();
     }
-    let names: Vec<&str> = records.iter().map(name).collect();
+    let mut names: Vec<&str> = records.iter().map(name).collect();
+    let mut between: Vec<&State> = between.iter().collect();
+    if let (Input::Prompt(_), Some(started)) = (input, names.iter().position(|name| *name == "RunStarted")) {
+        // The calls that a run that makes room closes are a row of their own.
+        for place in (0..started).rev().filter(|place| names[*place] == "CallClosed").collect::<Vec<_>>() {
+            names.remove(place);
+            between.remove(place);
+        }
+        // And a budget that is used up from the start is one of the run that starts.
+        if before.run().is_some()
+            && let Some(place) = names.iter().rposition(|name| *name == "BudgetExceeded")
+        {
+            names.remove(place);
+            between.remove(place);
+        }
+    }
     let meant = meant(input, &names);
     let mut steps = vec![(stage(before), Some(input_name(input)), names[..meant].to_vec())];
     let follow = names.iter().zip(between).skip(meant);
@@ -60,9 +75,24 @@ fn call_stage(call: &Call) -> &'static str {
 fn meant(input: &Input, names: &[&str]) -> usize {
     let second = names.get(1).copied();
     match (input, names[0], second) {
+        (Input::Resume, _, Some("Expired")) => 2,
         (Input::Wake, "Expired", _) => 1,
         (Input::Wake, ..) => 0,
-        (Input::Prompt(_), _, Some("BudgetExceeded")) => 2,
+        (Input::Prompt(_), "RunStarted", Some("BudgetExceeded")) => 2,
+        (Input::Prompt(_), "RunStarted", _) => 1,
+        (Input::Prompt(_), "Resumed", _) => {
+            let follows = |name: &str| !["Resumed", "Queued", "BudgetExceeded", "Expired"].contains(&name);
+            names.iter().position(|name| follows(name)).unwrap_or(names.len())
+        }
+        (Input::Prompt(_), ..) => {
+            let of_input = ["Cancelled", "Expired", "RunEnded"];
+            let is_other = |name: &str| !of_input.contains(&name);
+            match names.iter().position(|name| is_other(name)) {
+                Some(place) if names[place] == "RunStarted" => place + 1,
+                Some(place) => place,
+                None => names.len(),
+            }
+        }
         (Input::Interrupt { .. }, _, Some("Interrupted")) => 2,
         (_, "CallStopped", _) => 2,
         _ => 1,
@@ -72,19 +102,24 @@ fn meant(input: &Input, names: &[&str]) -> usize {
 /// What the search sees is in the table, and what is in the table the search sees.
 pub(crate) fn assert_agrees(seen: &BTreeSet<Step>, calls: &BTreeSet<CallStep>) {
     assert!(ARCHITECTURE.contains(TABLE), "ARCHITECTURE.md doesn't show src/machine/table.md as it is");
-    let documented = documented();
-    let missing: Vec<_> = seen.difference(&documented).collect();
-    assert!(missing.is_empty(), "transitions that the table doesn't have: {missing:#?}");
+    assert_has(seen, calls);
     // A row for any stage is seen when it is seen in one.
     for row in rows() {
         assert!(row.iter().any(|step| seen.contains(step)), "the table has a transition that never happens: {row:#?}");
     }
-    let documented: BTreeSet<CallStep> = call_rows().into_iter().collect();
-    assert_eq!(*calls, documented, "what becomes of a call, as it is seen and as the table has it");
+    for step in call_rows() {
+        assert!(calls.contains(&step), "the table has a transition of a call that never happens: {step:?}");
+    }
 }
 
-fn documented() -> BTreeSet<Step> {
-    rows().into_iter().flatten().collect()
+/// What was seen is in the table.
+pub(crate) fn assert_has(seen: &BTreeSet<Step>, calls: &BTreeSet<CallStep>) {
+    let documented: BTreeSet<Step> = rows().into_iter().flatten().collect();
+    let missing: Vec<_> = seen.difference(&documented).collect();
+    assert!(missing.is_empty(), "transitions that the table doesn't have: {missing:#?}");
+    let documented: BTreeSet<CallStep> = call_rows().into_iter().collect();
+    let missing: Vec<_> = calls.difference(&documented).collect();
+    assert!(missing.is_empty(), "transitions of calls that the table doesn't have: {missing:#?}");
 }
 
 /// Each row of the tables of runs, as the transitions that it stands for.

@@ -11,7 +11,7 @@ use terret::agent::machine::Outcome;
 use terret::agent::{Agent, Event, Report};
 use terret::llm::wire::WireFormat;
 use terret::llm::{ModelSpec, Price, Rates, ScriptedModel};
-use terret::tools::{BashOptions, Workspace, workspace_tools};
+use terret::tools::{BashOptions, Ladder, Profile, Workspace, workspace_tools};
 
 use crate::cli::DemoArgs;
 use crate::exit::{Exit, Problem};
@@ -77,7 +77,9 @@ fn agent(folder: &Path) -> Result<Agent, Box<dyn std::error::Error>> {
     let mut spec = ModelSpec::new("scripted", "demo", WireFormat::from("scripted"));
     spec.price = Some(Price::flat(RATES));
     let model = ScriptedModel::parse(SCRIPT)?.with_spec(spec);
-    let tools = workspace_tools(&Workspace::new(folder)?, BashOptions::default());
+    // The script is this program's own, so that it may run where no sandbox works, too.
+    let profile = if Ladder::best().is_ok() { Profile::Workspace } else { Profile::Full };
+    let tools = workspace_tools(&Workspace::new(folder)?.profile(profile), BashOptions::default());
     Ok(Agent::builder(model).tools(tools).build()?)
 }
 

@@ -7,23 +7,39 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use terret::agent::machine::{Limits, Verdict};
-use terret::agent::{Agent, EffectClass, Event, Run, SharedTool};
-use terret::llm::{Options, ToolCall};
+use terret::agent::machine::Limits;
+use terret::agent::{Agent, Event, Run, SharedTool};
+use terret::llm::{Options, ToolCall, ToolSpec};
 use terret::store::Setup;
-use terret::tools::{BashOptions, Workspace, workspace_tools};
+use terret::tools::{Workspace, workspace_tools};
 
-use crate::cli::{OutputFormat, PermissionMode, RunArgs};
+use crate::cli::{OutputFormat, RunArgs};
+use crate::config::Config;
+use crate::context::{Context, Skills};
 use crate::exit::{Exit, Problem};
 use crate::model;
 use crate::output::{self, Output, Start, complain};
+use crate::output_schema::{Bare, Expected};
+use crate::permissions;
+use crate::prompt;
+use crate::sandbox;
 use crate::session::{self, Chosen, Interrupted, Opened};
 use crate::signals::Signals;
 
 pub(crate) fn run(mut args: RunArgs) -> ExitCode {
-    let format = args.format();
+    let mut format = args.format();
     let exit = session::choose(&mut args).and_then(|chosen| {
-        let exit = block_on(async |signals| run_in(&chosen, &args, signals).await);
+        let folder = folder(args.cd.as_deref(), chosen.setup().folder.as_deref())?;
+        let config = Config::load(&folder, &args.set)?;
+        config.tell_unused();
+        let args = args.configured(&config)?;
+        let chosen = match chosen {
+            Chosen::New { .. } if args.session.no_session => Chosen::Unkept,
+            chosen => chosen,
+        };
+        format = args.format();
+        let task = Task { args, config, folder };
+        let exit = block_on(async |signals| run_in(&chosen, &task, signals).await);
         chosen.close();
         exit
     });
@@ -34,8 +50,22 @@ pub(crate) fn run(mut args: RunArgs) -> ExitCode {
     .into()
 }
 
-async fn run_in(chosen: &Chosen, args: &RunArgs, signals: Signals) -> Result<Exit, Problem> {
-    let Prepared { agent, folder, setup } = prepare(args, &chosen.setup())?;
+/// What is to be done, and how.
+struct Task {
+    args: RunArgs,
+    config: Config,
+    folder: PathBuf,
+}
+
+async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, Problem> {
+    let Task { args, folder, .. } = task;
+    let session_setup = chosen.setup();
+    let Prepared { agent, skills, expected, setup } = tokio::select! {
+        biased;
+        // A command may take its time to print a key.
+        exit = signals.stop() => return Err(Problem::new(exit, exit.reason())),
+        prepared = prepare(task, &session_setup) => prepared?,
+    };
     let opened = chosen.open(&agent, &setup).await?;
     let asked = async {
         // Last, because it may have to be waited for.
@@ -45,8 +75,9 @@ async fn run_in(chosen: &Chosen, args: &RunArgs, signals: Signals) -> Result<Exi
             () = passed(args.timeout) => {
                 return Err(Problem::new(Exit::OutOfBudget, "the time is up before standard input has ended"));
             }
-            prompt = prompt(args.prompt.as_deref()) => prompt?,
+            prompt = read_prompt(args.prompt.as_deref()) => prompt?,
         };
+        let prompt = prompt.map(|prompt| skills.expand(prompt)).transpose()?;
         match prompt.is_none() && opened.interrupted.is_none() && !opened.unanswered {
             true if opened.messages > 0 => Err(nothing_to_finish()),
             true => Err(no_prompt()),
@@ -60,11 +91,11 @@ async fn run_in(chosen: &Chosen, args: &RunArgs, signals: Signals) -> Result<Exi
             return Err(problem);
         }
     };
-    let start = Start::new(&agent, &opened, &folder);
+    let start = Start::new(&agent, &opened, folder);
     if args.format() == OutputFormat::Text && opened.messages > 0 {
-        tell_of(&opened, args, &folder);
+        tell_of(&opened, args, folder);
     }
-    if let Some(interrupted) = &opened.interrupted {
+    if let Some(interrupted) = opened.interrupted.as_ref().filter(|_| prompt.is_none()) {
         tell_of_limits(interrupted, args);
     }
     let run = match prompt {
@@ -72,7 +103,12 @@ async fn run_in(chosen: &Chosen, args: &RunArgs, signals: Signals) -> Result<Exi
         None => opened.session.go_on(),
     };
     drop(opened);
-    Ok(follow(run, output::to(args.format(), &start), signals).await)
+    let output = output::to(args.format(), &start);
+    let output = match expected {
+        Some(expected) => Box::new(Bare { expected, inner: output }),
+        None => output,
+    };
+    Ok(follow(run, output, signals).await)
 }
 
 /// Says what is gone on with, before anything happens.
@@ -147,6 +183,9 @@ pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>, signa
             Some(Event::Ended(report)) => break report,
             Some(event) if written.is_ok() => {
                 written = output.event(&event);
+                if let Event::Asked(question) = &event {
+                    handle.cancel(permissions::nobody_to_ask(question));
+                }
                 // Nobody reads any more, or the disk is full: going on would spend money for nothing.
                 if let Err(error) = &written {
                     handle.cancel(format!("the output can't be written: {error}"));
@@ -168,45 +207,75 @@ pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>, signa
     }
 }
 
+/// What an agent is given besides its model.
+pub(crate) struct Equipment {
+    pub(crate) system: Arc<str>,
+    pub(crate) tools: Vec<SharedTool>,
+    pub(crate) context: Context,
+    expected: Option<Expected>,
+    workspace: Workspace,
+}
+
+pub(crate) fn equip(args: &RunArgs, folder: &Path) -> Result<Equipment, Problem> {
+    let (workspace, bash) = sandbox::workspace(args, folder)?;
+    let context = Context::load(folder, &args.context_files, !args.no_skills)?;
+    context.tell();
+    let mut tools = workspace_tools(&workspace, bash);
+    tools.extend(context.skills.tool());
+    let tools = pick(tools, args.tools.as_deref())?;
+    let expected = args.output_schema.as_deref().map(Expected::load).transpose()?;
+    let system = prompt::system(folder, &context, expected.as_ref());
+    Ok(Equipment { system, tools, context, expected, workspace })
+}
+
 struct Prepared {
     agent: Agent,
-    folder: PathBuf,
+    skills: Skills,
+    expected: Option<Expected>,
     /// What a later run that goes on with the session needs again.
     setup: Setup,
 }
 
-fn prepare(args: &RunArgs, session: &Setup) -> Result<Prepared, Problem> {
-    let folder = folder(args.cd.as_deref(), session.folder.as_deref())?;
+async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
+    let Task { args, config, folder } = task;
     if args.prompt.is_none() && io::stdin().is_terminal() && !args.session.goes_on() {
         return Err(no_prompt());
     }
-    let asked = model::asked(args, session);
-    let model::Chosen { model, effort } = model::choose(&asked)?;
+    let mut asked = model::asked(args, session, config);
+    let model::Chosen { model, effort } = model::choose(&mut asked, args.api_key_file.as_deref(), config).await?;
     let setup = Setup { folder: Some(folder.display().to_string()), ..model::without_secrets(&asked) };
-    let workspace = Workspace::new(&folder)
-        .map_err(|error| Problem::usage(format!("can't work in {}: {error}", folder.display())))?;
-    let tools = pick(workspace_tools(&workspace, BashOptions::default()), args.tools.as_deref())?;
+    let Equipment { system, tools, context, expected, workspace } = equip(args, folder)?;
+    sandbox::require(args, &tools)?;
     let mut options = Options::default();
     options.effort = effort;
     options.max_output_tokens = args.max_output_tokens.map(Into::into);
-    if args.max_cost.is_some() && model.spec().price.is_none() {
-        let spec = model.spec();
+    let fallbacks = model::fallbacks(args.fallback_model.as_deref().unwrap_or_default(), config).await?;
+    let unpriced = [&model].into_iter().chain(&fallbacks).map(|model| model.spec()).find(|spec| spec.price.is_none());
+    if let Some(spec) = unpriced.filter(|_| args.max_cost.is_some()) {
         return Err(Problem::usage(format!(
             "--max-cost: the price of {}/{} isn't known, so that its cost can't be limited; --max-turns can",
             spec.provider, spec.id
         )));
     }
+    if let Some(schema) = expected.as_ref().and_then(Expected::for_providers) {
+        let specs: Arc<[ToolSpec]> = tools.iter().map(|tool| tool.spec().clone()).collect();
+        let mut models = [&model].into_iter().chain(&fallbacks);
+        options.output_schema = models.all(|model| schema.is_supported_by(model.spec(), &specs)).then_some(schema);
+    }
     let mut agent = Agent::builder(model)
-        .system(system_prompt(&folder))
+        .system(system)
         .tools(tools.iter().cloned())
         .options(options)
-        .spill(workspace)
+        .spill(workspace.clone())
         .limits(limits(args));
-    if args.permission_mode == PermissionMode::ReadOnly {
-        agent = agent.gate(move |call: &ToolCall, _: &serde_json::Value| only_reading(&tools, call));
+    let gate = permissions::gate(args, &workspace, &tools);
+    agent = agent.gate(move |call: &ToolCall, arguments: &serde_json::Value| gate.judge(&call.name, arguments));
+    agent = fallbacks.into_iter().fold(agent, |agent, model| agent.fallback(model));
+    if let Some(expected) = &expected {
+        agent = agent.hooks(expected.clone());
     }
     let agent = agent.build().map_err(|error| Problem::usage(error.to_string()))?;
-    Ok(Prepared { agent, folder, setup })
+    Ok(Prepared { agent, skills: context.skills, expected, setup })
 }
 
 fn limits(args: &RunArgs) -> Limits {
@@ -218,7 +287,7 @@ fn limits(args: &RunArgs) -> Limits {
 }
 
 /// Where to work: where the command line says, else where the session did, else here.
-fn folder(cd: Option<&Path>, session: Option<&str>) -> Result<PathBuf, Problem> {
+pub(crate) fn folder(cd: Option<&Path>, session: Option<&str>) -> Result<PathBuf, Problem> {
     let folder = cd.or(session.map(Path::new)).unwrap_or(Path::new("."));
     let hint =
         if cd.is_none() && session.is_some() { " (the session's folder; -C DIR works in another one)" } else { "" };
@@ -231,7 +300,7 @@ fn folder(cd: Option<&Path>, session: Option<&str>) -> Result<PathBuf, Problem> 
 }
 
 /// The prompt, with standard input behind it when that is a pipe or a file.
-async fn prompt(given: Option<&str>) -> Result<Option<String>, Problem> {
+async fn read_prompt(given: Option<&str>) -> Result<Option<String>, Problem> {
     let piped = if io::stdin().is_terminal() { Vec::new() } else { read_stdin().await? };
     let piped = String::from_utf8_lossy(&piped);
     Ok(match (given.map(str::trim).unwrap_or_default(), piped.trim()) {
@@ -296,27 +365,4 @@ fn pick(tools: Vec<SharedTool>, names: Option<&[String]>) -> Result<Vec<SharedTo
         return Err(Problem::usage(format!("--tools: there is no tool {unknown:?}; there are {known}")));
     }
     Ok(tools.into_iter().filter(|tool| names.contains(&tool.spec().name.as_str())).collect())
-}
-
-fn only_reading(tools: &[SharedTool], call: &ToolCall) -> Verdict {
-    let tool = tools.iter().find(|tool| tool.spec().name == call.name);
-    if tool.is_some_and(|tool| tool.effect() == EffectClass::ReadOnly) {
-        return Verdict::Allow;
-    }
-    let reason = format!("{} is not allowed in read-only mode; only looking at files is", call.name);
-    Verdict::Deny { reason }
-}
-
-/// Short and the same for all runs in a folder, so that providers can cache it.
-fn system_prompt(folder: &Path) -> Arc<str> {
-    format!(
-        "You are terret, a coding agent. You work in the folder {} with the tools you are given. Paths are relative to \
-         it.\n\
-         Look before you change: read the files that matter, and run the project's own tests or commands to see what is \
-         true. Make the smallest change that does the job, in the style of what is there. When a tool reports an error, \
-         read it and correct your call. Check your work before you say that it is done, and say plainly what you could \
-         not do. Answer briefly.",
-        folder.display()
-    )
-    .into()
 }

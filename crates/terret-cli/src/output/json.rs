@@ -276,7 +276,7 @@ impl ErrorLine {
             Failure::Protocol(_) => plain("protocol"),
             Failure::Refused => plain("refused"),
             Failure::Compaction(_) => plain("compaction"),
-            Failure::Objected(_) => plain("objected"),
+            Failure::Objected(_) => plain("output_schema"),
             Failure::Hook { .. } => plain("hook"),
             Failure::Lost => plain("lost"),
             Failure::Journal(_) => plain("journal"),
@@ -291,7 +291,8 @@ impl<'a> ResultLine<'a> {
         let (outcome, error, still_running) = match &report.outcome {
             Outcome::Completed => ("completed", None, &[][..]),
             Outcome::Cancelled { still_running, .. } => {
-                ("cancelled", Some(plain("cancelled")), still_running.as_slice())
+                let kind = if Exit::of(&report.outcome) == Exit::Permission { "permission" } else { "cancelled" };
+                ("cancelled", Some(plain(kind)), still_running.as_slice())
             }
             Outcome::Failed { failure } => ("failed", Some(ErrorLine::of(failure)), &[][..]),
             Outcome::OutOfBudget { budget, still_running } => {

@@ -1,12 +1,14 @@
 //! Options, the prompt, and everything that keeps a run from starting.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::terret::{Terret, text_of};
 
 /// One complaint that holds these parts, no output, and in JSON the same as a result.
 #[track_caller]
-fn complains(start: impl Fn() -> Terret, code: i32, kind: &str, parts: &[&str]) {
+pub(crate) fn complains(start: impl Fn() -> Terret, code: i32, kind: &str, parts: &[&str]) {
     let ran = start().run().exits(code);
     assert_eq!(ran.stdout, "");
     for part in parts {
@@ -48,15 +50,28 @@ fn without_a_prompt_it_says_what_to_do() {
 
 #[test]
 fn what_is_wrong_is_said_before_standard_input_has_ended() {
-    let run = Terret::new().args(["-p", "x"]).stdin_stays_open().start();
-    run.says("no model");
-    run.wait().exits(2);
+    let run = Terret::new().args(["-p", "x", "-m", "openai/gpt-5"]).stdin_stays_open().start();
+    run.says("no key");
+    run.wait().exits(3);
 }
 
 #[test]
 fn a_prompt_without_quotes_is_told_from_a_command() {
     for words in [&["fix", "the", "test"][..], &["-p", "fix", "the", "test"], &["run", "fix", "the"]] {
         complains(|| Terret::new().args(words), 2, "usage", &["\"the\"", "quotes"]);
+    }
+}
+
+#[test]
+fn a_misspelt_command_is_no_prompt() {
+    for (word, command) in [("modls", "models"), ("sesions", "session"), ("demos", "demo"), ("comfig", "config")] {
+        let start = || Terret::new().script([json!({"text": "Done."})]).args([word]);
+        complains(start, 2, "usage", &["did you mean `terret ", command, "terret -p"]);
+        start().args(["-p"]).run().exits(0);
+        Terret::new().args(["run"]).script([json!({"text": "Done."})]).args([word]).run().exits(0);
+    }
+    for prompt in ["test", "fix", "modls please"] {
+        Terret::new().script([json!({"text": "Done."})]).args([prompt]).run().exits(0);
     }
 }
 
@@ -91,7 +106,11 @@ fn values_that_make_no_sense_are_refused() {
 #[test]
 fn help_and_version_are_output_and_no_errors() {
     let version = Terret::new().args(["--version"]).run().exits(0);
-    assert_eq!(version.stdout, format!("terret {}\n", env!("CARGO_PKG_VERSION")));
+    let commit = ["log", "-1", "--format= (%h %cs)", "--abbrev=12"];
+    let commit = Command::new("git").args(commit).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    // None where the sources were unpacked from an archive.
+    let commit = commit.map(|output| String::from_utf8(output.stdout).unwrap()).unwrap_or_default();
+    assert_eq!(version.stdout, format!("terret {}{}\n", env!("CARGO_PKG_VERSION"), commit.trim_end()));
     for args in [&["--help"][..], &["-h"], &["help"], &["demo", "--help"], &["wire", "decode", "--help"]] {
         let help = Terret::new().args(args).run().exits(0);
         assert!(help.stdout.contains("Usage: terret"), "{}", help.stdout);
@@ -186,9 +205,6 @@ fn a_model_that_can_not_be_asked_is_explained() {
     ] {
         complains(|| Terret::new().args(["-p", "x", "--model", model]), 2, "usage", parts);
     }
-    complains(|| Terret::new().args(["-p", "x"]), 2, "usage", &["no model", "--model", "terret demo"]);
-    let with_key = || Terret::new().args(["-p", "x"]).env("GROQ_API_KEY", "k");
-    complains(with_key, 2, "usage", &["there is a key for groq", "--model groq/MODEL"]);
     for (option, value) in [("--base-url", "http://127.0.0.1:9"), ("--wire", "openai-completions")] {
         let start = || Terret::scripted([json!({"text": "Done."})]).args([option, value]);
         complains(start, 2, "usage", &["scripted", "--base-url"]);

@@ -2,19 +2,33 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod auth;
 mod command_line;
+mod config;
+mod context;
 mod corpus;
 mod crash;
+mod default_model;
 mod demo;
+mod fallback;
+mod generated;
+mod models;
 mod output;
+mod output_schema;
+mod permissions;
+mod prompt;
 mod recorded;
 mod resume;
 mod runs;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod schema;
 mod server;
 mod servers;
 mod sessions;
 mod signals;
+mod skills;
 mod terminal;
 mod terret;
+mod trust;
 mod wire;

@@ -54,6 +54,7 @@ pub(crate) struct Server {
 pub(crate) struct Request {
     /// The request line and the headers, in lower case.
     pub(crate) head: String,
+    /// Null where there is none.
     pub(crate) body: Value,
 }
 
@@ -102,6 +103,9 @@ fn read_request(stream: TcpStream) -> std::io::Result<(Request, TcpStream)> {
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
     let mut body = vec![0; length.parse().unwrap()];
     reader.read_exact(&mut body)?;
-    let body = serde_json::from_slice(&body).unwrap_or_else(|error| panic!("the request's body: {error}"));
+    let body = match body.as_slice() {
+        b"" => Value::Null,
+        json => serde_json::from_slice(json).unwrap_or_else(|error| panic!("the request's body: {error}")),
+    };
     Ok((Request { head, body }, reader.into_inner()))
 }

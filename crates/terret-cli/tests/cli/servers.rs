@@ -17,7 +17,7 @@ fn chat(chunks: impl IntoIterator<Item = Value>) -> String {
     chunks + "data: [DONE]\n\n"
 }
 
-fn chat_text(text: &str) -> Answer {
+pub(crate) fn chat_text(text: &str) -> Answer {
     let says = json!({"choices": [{"index": 0, "delta": {"content": text}}]});
     let stops = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
     Answer::events(chat([says, stops]))

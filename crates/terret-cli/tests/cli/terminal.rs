@@ -1,7 +1,7 @@
 //! Nothing that a model, a tool or a provider says steers the terminal that shows it.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -21,13 +21,13 @@ const LIVE: &str = "\u{1b}[2J\u{1b}]52;c;aGk=\u{7}\u{1b}]0;t\u{1b}\\\u{1b}[35m\u
 const HARMLESS: &str = "[2J]52;c;aGk=]0;t\\[35m1m0;tXé";
 
 /// A terminal: what is written to it comes out at the other end.
-struct Terminal {
+pub(crate) struct Terminal {
     inside: File,
     outside: OwnedFd,
 }
 
 impl Terminal {
-    fn open() -> Self {
+    pub(crate) fn open() -> Self {
         let outside = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&outside).unwrap();
         unlockpt(&outside).unwrap();
@@ -37,12 +37,35 @@ impl Terminal {
         Self { inside, outside }
     }
 
-    fn stdio(&self) -> Stdio {
+    pub(crate) fn stdio(&self) -> Stdio {
         self.inside.try_clone().unwrap().into()
     }
 
+    /// Types this, as a person would; also ahead of the question.
+    pub(crate) fn types(&self, text: &str) {
+        rustix::io::write(&self.outside, text.as_bytes()).unwrap();
+    }
+
+    /// What the command shows on it, when this is typed once it has asked.
+    pub(crate) fn answers(self, question: &str, answer: &str, mut command: Command) -> String {
+        let mut child = command.env("TERM", "xterm-256color").spawn().unwrap();
+        drop((command, self.inside));
+        let (mut shown, mut outside, mut asked) = (Vec::new(), File::from(self.outside), false);
+        let mut piece = [0; 1024];
+        // Linux reports the end as an I/O error.
+        while let Ok(n @ 1..) = outside.read(&mut piece) {
+            shown.extend_from_slice(&piece[..n]);
+            if !asked && String::from_utf8_lossy(&shown).contains(question) {
+                outside.write_all(answer.as_bytes()).unwrap();
+                asked = true;
+            }
+        }
+        child.wait().unwrap();
+        String::from_utf8(shown).unwrap()
+    }
+
     /// What the command shows on it.
-    fn shows(self, mut command: Command) -> String {
+    pub(crate) fn shows(self, mut command: Command) -> String {
         let mut child = command.env("TERM", "xterm-256color").spawn().unwrap();
         // The last one inside has to go, for the outside to see an end.
         drop((command, self.inside));

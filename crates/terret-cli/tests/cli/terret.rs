@@ -80,6 +80,24 @@ impl Terret {
         self
     }
 
+    /// The user's configuration.
+    pub(crate) fn config(self, content: impl AsRef<[u8]>) -> Self {
+        self.home_file(".config/terret/config.toml", content)
+    }
+
+    /// A file of the home folder, with its folders.
+    pub(crate) fn home_file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        let path = self.home(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+        self
+    }
+
+    /// A path in the home folder.
+    pub(crate) fn home(&self, path: &str) -> PathBuf {
+        self.world.path().canonicalize().unwrap().join("home").join(path)
+    }
+
     /// The current folder, by its path in the project.
     pub(crate) fn within(mut self, folder: &str) -> Self {
         let folder = self.path(folder);
@@ -102,11 +120,6 @@ impl Terret {
     /// A path in the project.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         project(&self.world).join(path)
-    }
-
-    /// A path in the home folder.
-    pub(crate) fn home(&self, path: &str) -> PathBuf {
-        self.world.path().join("home").join(path)
     }
 
     pub(crate) fn run(self) -> Ran {

@@ -13,7 +13,7 @@ pub(crate) struct Lab {
     folder: PathBuf,
     server: Child,
     address: String,
-    rounds: usize,
+    pub(crate) rounds: usize,
 }
 
 /// What one run of a program took.

@@ -54,7 +54,8 @@ pub struct Catalog {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ModelFacts {
-    /// The wire that it is asked by, if not its host's.
+    /// The wire that it is asked by, if not its host's usual one. At the host's own address, it is asked where the host
+    /// serves that wire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wire: Option<WireFormat>,
     /// The most tokens that fit, input and output together.

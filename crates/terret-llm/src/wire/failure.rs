@@ -46,25 +46,32 @@ pub(crate) fn from_json(json: &Value, status: Option<u16>) -> ModelError {
     // A JSON object under `error` may nest once more (`{"error":{"error":{…}}}` from gateways).
     let inner = inner.get("error").filter(|nested| nested.is_object()).unwrap_or(inner);
     let said = if inner.is_object() { said(inner).or_else(|| said(outer)) } else { said(outer) };
+    let raw = inner.pointer("/metadata/raw").and_then(Value::as_str);
+    // Gateways hand on what their provider said as a text, which is JSON again.
+    let origin = [said.as_deref(), raw].into_iter().flatten().find_map(|text| quoted(text, status));
     let message = said.unwrap_or_else(|| inner.to_string());
-    let message = match inner.pointer("/metadata/raw").and_then(Value::as_str) {
-        Some(raw) => format!("{message}: {raw}"),
-        None => message,
+    let message = match (&origin, raw) {
+        (Some(origin), None) => origin.message.clone(),
+        (Some(origin), Some(_)) => format!("{message}: {}", origin.message),
+        (None, Some(raw)) => format!("{message}: {raw}"),
+        (None, None) => message,
     };
     let holder = if inner.is_object() { inner } else { outer };
     let details = || holder.get("details").and_then(Value::as_array).into_iter().flatten();
     let fields = ["code", "type", "status", "reason"].map(|key| holder.get(key));
     let reasons = details().map(|detail| detail.get("reason"));
-    let codes: Vec<&str> = fields.into_iter().chain(reasons).flatten().filter_map(Value::as_str).collect();
+    let mut codes: Vec<&str> = fields.into_iter().chain(reasons).flatten().filter_map(Value::as_str).collect();
     let number = |key| holder.get(key).and_then(|value| value.as_u64().or_else(|| value.as_str()?.parse().ok()));
     let status_in_body = ["code", "status_code", "status"]
         .into_iter()
         .find_map(|key| u16::try_from(number(key)?).ok().filter(|number| (400..600).contains(number)));
-    let status = status.filter(|status| *status >= 400).or(status_in_body);
+    let status = status.filter(|status| *status >= 300).or(status_in_body);
     let retry_after = details()
         .find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s')?.parse().ok())
         .and_then(seconds)
-        .or_else(|| wait_in_words(&message));
+        .or_else(|| wait_in_words(&message))
+        .or_else(|| origin.as_ref()?.retry_after);
+    codes.extend(origin.as_ref().and_then(|origin| origin.code.as_deref()));
     let by_number = number("status_code").filter(|_| outer.get("base_resp").is_some()).and_then(minimax);
     let kind = by_number.unwrap_or_else(|| classify(status, &codes, &message, retry_after.is_some()));
     let mut error = ModelError::new(kind, message);
@@ -73,6 +80,13 @@ pub(crate) fn from_json(json: &Value, status: Option<u16>) -> ModelError {
     error.request_id = outer.get("request_id").and_then(Value::as_str).map(str::to_owned);
     error.retry_after = retry_after;
     error
+}
+
+/// The error that a text quotes.
+fn quoted(text: &str, status: Option<u16>) -> Option<ModelError> {
+    let json: Value = text.trim_start().starts_with(['{', '[']).then(|| serde_json::from_str(text).ok())??;
+    // It is shorter than what quotes it, so that this ends.
+    Some(from_json(&json, status))
 }
 
 fn first(json: &Value) -> &Value {
@@ -411,8 +425,9 @@ fn wait_in_words(message: &str) -> Option<Duration> {
 
 /// `retry-after-ms`, or `retry-after` in seconds or as an HTTP date, which counts from the server's own `date`.
 fn retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
-    if let Some(millis) = header("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok()) {
-        return seconds(millis / 1000.0);
+    let millis = header("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok());
+    if let Some(wait) = millis.and_then(|millis| seconds(millis / 1000.0)) {
+        return Some(wait);
     }
     let value = header("retry-after")?;
     match value.trim().parse::<f64>() {
@@ -425,8 +440,10 @@ fn retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     }
 }
 
+/// A number that is negative, or none, says nothing; one that no clock holds is still a very long time.
 fn seconds(number: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64(number).ok().and_then(whole_millis)
+    const CENTURY: f64 = 100.0 * 365.0 * 24.0 * 3600.0;
+    (number >= 0.0).then(|| Duration::from_secs_f64(number.min(CENTURY))).and_then(whole_millis)
 }
 
 /// As JSON keeps it, and no less than what was asked for.
@@ -458,6 +475,8 @@ fn strip_tags(html: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn kind(status: u16, body: &str) -> ErrorKind {
@@ -512,6 +531,7 @@ mod tests {
                 Quota,
             ),
             (500, r#"{"error":{"message":"invalid api key","type":"server_error"}}"#, Server),
+            (300, "{}", InvalidRequest),
         ] {
             assert_eq!(kind(status, body), expected, "{status} {body}");
         }
@@ -577,6 +597,49 @@ mod tests {
         }
     }
 
+    /// Gateways put the answer of the provider behind them into a text.
+    #[test]
+    fn an_error_that_another_one_quotes_is_read_like_any_other() {
+        let google = r#"{"error":{"code":429,"message":"Slow.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"31s"}]}}"#;
+        let quota = r#"{"error":{"message":"Pay.","type":"insufficient_quota"}}"#;
+        let overflow = r#"{"error":{"code":"context_length_exceeded","message":"Too much."}}"#;
+        for (outer, status, kind, code, message, wait) in [
+            (
+                json!({"error": {"message": google}}),
+                429,
+                ErrorKind::RateLimited,
+                "RESOURCE_EXHAUSTED",
+                "Slow.",
+                Some(31),
+            ),
+            (json!({"error": google}), 429, ErrorKind::RateLimited, "RESOURCE_EXHAUSTED", "Slow.", Some(31)),
+            (
+                json!({"error": {"message": "Provider returned error", "code": 429, "metadata": {"raw": google}}}),
+                429,
+                ErrorKind::RateLimited,
+                "RESOURCE_EXHAUSTED",
+                "Provider returned error: Slow.",
+                Some(31),
+            ),
+            (json!({"message": quota}), 429, ErrorKind::Quota, "insufficient_quota", "Pay.", None),
+            (
+                json!({"error": {"type": "invalid_request_error", "message": overflow}}),
+                400,
+                ErrorKind::ContextOverflow,
+                "invalid_request_error",
+                "Too much.",
+                None,
+            ),
+        ] {
+            let error = from_response(status, |_| None, outer.to_string().as_bytes());
+            let told = (error.kind, error.code.as_deref(), error.message.as_str());
+            assert_eq!(told, (kind, Some(code), message), "{outer}");
+            assert_eq!(error.retry_after, wait.map(Duration::from_secs), "{outer}");
+        }
+        let deep = (0..12).fold("deep".to_owned(), |inner, _| json!({"error": inner}).to_string());
+        assert_eq!(from_response(400, |_| None, deep.as_bytes()).message, "deep");
+    }
+
     #[test]
     fn the_wait_that_the_provider_asks_for_is_read_in_every_form() {
         let header = |name: &'static str, value: String| move |asked: &str| (asked == name).then(|| value.clone());
@@ -588,7 +651,22 @@ mod tests {
         assert!((50.0..=60.0).contains(&seconds), "{seconds}");
         let body = br#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#;
         assert_eq!(wait(from_response(429, |_| None, body)), Some(34.5));
-        assert_eq!(wait(from_response(429, header("retry-after", "soon".into()), b"{}")), None);
+        for says_nothing in ["soon", "-5", "nan", ""] {
+            assert_eq!(
+                wait(from_response(429, header("retry-after", says_nothing.into()), b"{}")),
+                None,
+                "{says_nothing}"
+            );
+        }
+        // Far above every limit, so that the call fails at once.
+        let wait_for_ever = wait(from_response(429, header("retry-after", "9".repeat(30)), b"{}"));
+        assert!(wait_for_ever > Some(1e9), "{wait_for_ever:?}");
+        let odd_and_usual = |asked: &str| match asked {
+            "retry-after-ms" => Some("-1".to_owned()),
+            "retry-after" => Some("2.5".to_owned()),
+            _ => None,
+        };
+        assert_eq!(wait(from_response(429, odd_and_usual, b"{}")), Some(2.5));
         for (words, seconds) in [
             ("Rate limit reached. Please try again in 1.284s. Visit …", Some(1.284)),
             ("Please try again in 7m12s.", Some(432.0)),

@@ -8,10 +8,20 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 /// Reads a field in whichever of its shapes it comes.
 pub(super) fn lax<'de, T: Lax<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     deserializer.deserialize_any(AnyShape(PhantomData))
+}
+
+/// Reads a field as this type, which may hold strings that Rust's can't. A value of another shape is as good as absent.
+/// Reads the value twice, which [`lax`] doesn't.
+pub(super) fn if_it_fits<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let raw = Option::<&'de RawValue>::deserialize(deserializer)?;
+    Ok(raw.and_then(|raw| serde_json::from_str(raw.get()).ok()))
 }
 
 /// A value and the shapes of JSON in which it may come. A shape that is not overridden means nothing.

@@ -8,7 +8,6 @@ mod failure;
 #[cfg(feature = "google-generative-ai")]
 mod google_generative_ai;
 mod handoff;
-#[cfg(any(feature = "openai-completions", feature = "google-generative-ai"))]
 mod lax;
 #[cfg(feature = "openai-completions")]
 mod openai_completions;

@@ -226,6 +226,20 @@ async fn a_web_page_with_status_200_is_no_reply() {
 }
 
 #[tokio::test]
+async fn a_compressed_answer_is_not_asked_for_and_said_to_be_one() {
+    for (status, kind) in [("200 OK", ErrorKind::Protocol), ("401 Unauthorized", ErrorKind::Auth)] {
+        let answer = Answer::whole(status, &["content-encoding: gzip"], "\u{1f}\u{8b}\u{8}");
+        let server = Server::answering([answer]).await;
+        let failed = call(&at(&server)).await.unwrap_err();
+        assert_eq!(failed.error.kind, kind, "{failed}");
+        assert!(failed.error.message.contains("compressed (gzip)"), "{failed}");
+        assert!(server.requests()[0].contains("accept-encoding: identity"), "{:?}", server.requests());
+    }
+    let answer = Answer::whole("200 OK", &["content-encoding: identity"], &[HE, LLO, STOP, END].concat());
+    assert_eq!(call(&at(&Server::answering([answer]).await)).await.unwrap().message().text(), "hello");
+}
+
+#[tokio::test]
 async fn an_error_in_mid_stream_keeps_the_partial_and_learns_its_request() {
     let error = "data: {\"error\":{\"message\":\"boom\",\"code\":\"server_error\"}}\n\n";
     let answer = double::Answer::new(200, [Step::Bytes(HE), Step::Bytes(error)]).header("x-request-id", "req-7");

@@ -122,6 +122,16 @@ fn deltas_become_blocks() {
             vec!["text a", r#"call x read {"path":1}"#, "text b"],
         ),
         (
+            "an index and an id that come after the name belong to the call",
+            vec![
+                call(json!({"index": null, "id": null, "function": {"name": "read", "arguments": null}})),
+                call(json!({"index": 0, "id": "x", "function": {"name": null, "arguments": "{\"pa"}})),
+                call(json!({"index": 1, "id": "y", "function": {"name": "now", "arguments": "{}"}})),
+                call(json!({"index": 0, "function": {"arguments": "th\":1}"}})),
+            ],
+            vec![r#"call x read {"path":1}"#, "call y now {}"],
+        ),
+        (
             "a delta with neither index nor id belongs to the last call",
             vec![
                 call(json!({"id": "x", "function": {"name": "read", "arguments": "{\"pa"}})),
@@ -461,6 +471,8 @@ fn a_stream_ends_with_its_terminal_or_has_broken_off() {
         (vec![hi, finish], Ok("hi")),
         (vec![hi, finish, usage], Ok("hi")),
         (vec![hi, finish, r#"data: {"choices":[],"usa"#], Ok("hi")),
+        // All of the reply was there.
+        (vec![hi, finish, "data: {\"choices\":[}", "data: [DONE]"], Ok("hi")),
         (vec![hi], Err(ErrorKind::Truncated)),
         (vec![], Err(ErrorKind::Truncated)),
         (vec![hi, r#"data: {"choices":[{"delta":{},"finish_re"#], Err(ErrorKind::Truncated)),

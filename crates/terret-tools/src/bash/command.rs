@@ -2,30 +2,26 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::PipeWriter;
 use std::path::Path;
-use std::process::Stdio;
 
 use process_wrap::tokio::{CommandWrap, CommandWrapper, ProcessSession};
 use tokio::process::Command;
 
-/// A shell command that is ready to start: in a session of its own, without input, its output in one pipe.
+use crate::sandbox::{Cell, CommandLine};
+
+/// A shell command that is ready to start in its cell: in a session of its own, without input, its output in one pipe.
 ///
-/// This is where every command comes from, so that a sandbox has one place to wrap them at.
+/// This is where every command comes from, so that none gets around the sandbox.
 pub(super) fn shell(
+    cell: &Cell,
     command: &str,
     directory: &Path,
     variables: &BTreeMap<OsString, OsString>,
     output: PipeWriter,
 ) -> std::io::Result<CommandWrap> {
-    let mut shell = Command::new(shell_program(variables.get(OsStr::new("PATH"))));
-    shell
-        .arg("-c")
-        .arg(command)
-        .current_dir(directory)
-        .env_clear()
-        .envs(variables)
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output);
+    let program = shell_program(variables.get(OsStr::new("PATH")));
+    let arguments = vec!["-c".to_owned(), command.to_owned()];
+    let mut shell = cell.command(CommandLine { program: program.to_owned(), arguments })?;
+    shell.current_dir(directory).env_clear().envs(variables).stdout(output.try_clone()?).stderr(output);
     Ok(in_own_session(shell))
 }
 

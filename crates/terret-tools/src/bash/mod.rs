@@ -4,7 +4,7 @@
 //! and a cleared environment. What it starts is followed by three marks: the session, the parents, and a variable in the
 //! environment ([`processes`]). Only a process that leaves all three (a daemon with a cleared environment) gets away.
 //!
-//! - [`command`] builds every command, and is the place where a sandbox wraps them.
+//! - [`command`] builds every command, for its cell in the sandbox.
 //! - [`run`] starts one, and ends it: by itself, by the limit, by a cancel, or because nobody waits for it any more.
 //! - [`capture`] keeps what it writes, in bounded memory.
 //! - [`guard`] ends what commands left running, when the tool is dropped and when this program dies.
@@ -34,6 +34,7 @@ pub use self::environment::Environment;
 
 use self::capture::Captured;
 use self::run::{Ending, Runner};
+use crate::sandbox::{Level, Profile, ResourceLimits};
 use crate::workspace::Workspace;
 
 /// The longest time that a command can ask for, in seconds.
@@ -47,11 +48,27 @@ pub struct BashOptions {
     pub timeout: Duration,
     /// The environment variables that commands see.
     pub environment: Environment,
+    /// What holds commands. Default: the best that works ([`Ladder::best`](crate::Ladder::best)); where nothing does,
+    /// commands are refused. A workspace with [`Profile::Full`](crate::Profile::Full) has no sandbox, whatever is said
+    /// here.
+    pub level: Option<Level>,
+    /// Whether confined commands reach the network. Default: no. Without it, [`Level::Bubblewrap`] leaves them a
+    /// loopback of their own, and [`Level::Landlock`] no sockets but connected pairs. With it, commands on
+    /// [`Level::Landlock`] also reach the local services that listen on sockets of the user.
+    pub network: bool,
+    /// What confined commands may use up.
+    pub limits: ResourceLimits,
 }
 
 impl Default for BashOptions {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(120), environment: Environment::default() }
+        Self {
+            timeout: Duration::from_secs(120),
+            environment: Environment::default(),
+            level: None,
+            network: false,
+            limits: ResourceLimits::default(),
+        }
     }
 }
 
@@ -78,6 +95,8 @@ struct Details<'a> {
     output_file: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     background: &'a [u32],
+    /// What held the command: `bubblewrap`, `landlock` or `none`.
+    sandbox: &'static str,
 }
 
 /// The tool that runs commands with bash, or with sh where there is no bash.
@@ -92,10 +111,18 @@ struct Details<'a> {
 ///
 /// Needs a tokio runtime with I/O and time.
 pub fn bash(workspace: &Workspace, options: BashOptions) -> FnTool {
-    let runner = Arc::new(Runner::new(workspace.clone(), options.environment));
     let default = options.timeout;
-    let description = "Runs a bash command in the workspace root, without input or terminal. Returns stdout and stderr; \
-                       the middle of a long output is cut and kept in a file. What is started with & runs on.";
+    let walls = match (workspace.current_profile(), options.network) {
+        (Profile::Full, _) => "",
+        (Profile::Workspace, false) => " Sandboxed: no network, writes only in the workspace (not .git) and $TMPDIR.",
+        (Profile::Workspace, true) => " Sandboxed: writes only in the workspace (not .git) and $TMPDIR.",
+        (Profile::ReadOnly, _) => " Sandboxed: writes only in $TMPDIR.",
+    };
+    let runner = Arc::new(Runner::new(workspace.clone(), options));
+    let description = format!(
+        "Runs a bash command in the workspace root, without input or terminal. Returns stdout and stderr; the middle of a \
+         long output is cut and kept in a file. What is started with & runs on.{walls}"
+    );
     tool("bash", description, move |arguments: Arguments, context| {
         let runner = Arc::clone(&runner);
         async move { call(&runner, arguments, default, context).await }
@@ -123,7 +150,7 @@ async fn end_lost(key: &str) -> Option<ToolOutput> {
 }
 
 async fn call(
-    runner: &Runner,
+    runner: &Arc<Runner>,
     arguments: Arguments,
     default: Duration,
     context: ToolContext,
@@ -154,6 +181,9 @@ async fn call(
     if !done.background.is_empty() {
         let pids = list(&done.background);
         notes.push(format!("Still running in the background: {pids}. Further output of theirs is lost."));
+    }
+    for undone in done.undone {
+        notes.push(format!("{undone}."));
     }
     let failed = match done.ending {
         Ending::Exited(status) => {
@@ -187,6 +217,7 @@ async fn call(
         bytes,
         output_file: file.as_deref(),
         background: &done.background,
+        sandbox: done.level.map_or("none", Level::name),
     }))
 }
 

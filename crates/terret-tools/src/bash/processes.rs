@@ -131,6 +131,15 @@ struct Process {
     session: i32,
 }
 
+/// Whether a process is only there to keep a process namespace of its own for those that were started in it.
+pub(super) fn keeps_a_namespace(process: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.as_raw_pid())).unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    // Its numbers from the outermost namespace to the innermost.
+    let ids: Vec<&str> = ids.into_iter().flat_map(str::split_ascii_whitespace).collect();
+    ids.len() > 1 && ids.last() == Some(&"1")
+}
+
 /// All processes that aren't dead; none where there is no `/proc`.
 fn processes() -> Vec<Process> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return vec![] };

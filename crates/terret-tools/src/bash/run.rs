@@ -2,13 +2,15 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use process_wrap::tokio::ChildWrapper;
 use rustix::process::{Pid, test_kill_process_group};
+use tempfile::TempDir;
 use terret_agent::{ProgressSender, ToolContext};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
@@ -17,11 +19,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::BashOptions;
 use super::capture::{Capture, Captured};
 use super::command::shell;
-use super::environment::Environment;
 use super::guard::Guard;
-use super::processes::{CALL, Family, MARK};
+use super::processes::{CALL, Family, MARK, keeps_a_namespace};
+use crate::sandbox::{Cell, Directories, Ladder, Level, Profile, Protected, View};
 use crate::workspace::Workspace;
 
 /// How long a command has to end by itself when it is told to.
@@ -40,7 +43,10 @@ const PROGRESS: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Runner {
     workspace: Workspace,
-    environment: Environment,
+    options: BashOptions,
+    /// The temporary directory of confined commands.
+    scratch: OnceLock<TempDir>,
+    directories: Arc<Directories>,
     /// The beginning of the mark of all its commands.
     mark: String,
     commands: AtomicU64,
@@ -51,6 +57,18 @@ pub(super) struct Runner {
     drains: Mutex<JoinSet<()>>,
 }
 
+struct Prepared {
+    cell: Cell,
+    level: Option<Level>,
+    protected: Option<Protected>,
+    variables: BTreeMap<OsString, OsString>,
+}
+
+/// Nothing holds commands here.
+#[derive(Debug, thiserror::Error)]
+#[error("no sandbox works on this machine, and commands don't run without one ({}); only the person can permit it", .0.to_string().replace('\n', "; "))]
+struct Unconfined(Ladder);
+
 /// A command that has ended.
 #[derive(Debug)]
 pub(super) struct Done {
@@ -60,6 +78,10 @@ pub(super) struct Done {
     pub(super) background: Vec<u32>,
     /// Processes that could not be killed.
     pub(super) survivors: Vec<u32>,
+    /// What held it; nothing, where that was asked for.
+    pub(super) level: Option<Level>,
+    /// What it did that was undone.
+    pub(super) undone: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,11 +92,13 @@ pub(super) enum Ending {
 }
 
 impl Runner {
-    pub(super) fn new(workspace: Workspace, environment: Environment) -> Self {
+    pub(super) fn new(workspace: Workspace, options: BashOptions) -> Self {
         let mark = format!("{}-{:016x}-", std::process::id(), RandomState::new().hash_one(0));
         Self {
             workspace,
-            environment,
+            options,
+            scratch: OnceLock::new(),
+            directories: Arc::default(),
             guard: Guard::new(mark.clone()),
             mark,
             commands: AtomicU64::new(0),
@@ -84,13 +108,23 @@ impl Runner {
     }
 
     /// Runs a command to its end. When the future is dropped before, the command is killed.
-    pub(super) async fn run(&self, command: &str, limit: Duration, context: &ToolContext) -> io::Result<Done> {
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        command: &str,
+        limit: Duration,
+        context: &ToolContext,
+    ) -> io::Result<Done> {
         self.forget_the_dead();
         let variables = self.variables(&context.idempotency_key);
+        let runner = Arc::clone(self);
+        let prepared = tokio::task::spawn_blocking(move || runner.prepare(variables)).await;
+        let Prepared { cell, level, protected, variables } =
+            prepared.unwrap_or_else(|error| Err(io::Error::other(error)))?;
         self.guard.start(variables.get(OsStr::new("PATH")))?;
         let (reader, writer) = io::pipe()?;
         let mut reader = Receiver::from_owned_fd(reader.into())?;
-        let mut child = shell(command, self.workspace.root(), &variables, writer)?.spawn()?;
+        let shell = shell(&cell, command, self.workspace.root(), &variables, writer)?;
+        let mut child = cell.spawn(shell).await?;
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let leader = leader.ok_or_else(|| io::Error::other("the shell has no process id"))?;
         let mark = variables.get(OsStr::new(MARK)).map(|mark| mark.to_string_lossy().into_owned()).unwrap_or_default();
@@ -122,11 +156,49 @@ impl Runner {
         if open {
             self.drain(reader);
         }
-        Ok(Done { ending, output: capture.finish().await, background, survivors })
+        let undone = match protected {
+            Some(protected) => tokio::task::spawn_blocking(move || protected.undo()).await.map_err(io::Error::other)?,
+            None => vec![],
+        };
+        Ok(Done { ending, output: capture.finish().await, background, survivors, level, undone })
+    }
+
+    /// Builds the walls for a command, or says why there can be none. Blocks.
+    fn prepare(&self, mut variables: BTreeMap<OsString, OsString>) -> io::Result<Prepared> {
+        if self.workspace.current_profile() == Profile::Full {
+            return Ok(Prepared { cell: Cell::open(), level: None, protected: None, variables });
+        }
+        let level = match self.options.level {
+            Some(level) => level,
+            None => {
+                Ladder::best().map_err(|ladder| io::Error::new(io::ErrorKind::PermissionDenied, Unconfined(ladder)))?
+            }
+        };
+        let scratch = self.scratch()?;
+        let temporary = if level == Level::Bubblewrap { Path::new("/tmp") } else { scratch };
+        for name in ["TMPDIR", "TMP", "TEMP"] {
+            variables.insert(name.into(), temporary.into());
+        }
+        // What is cached goes where writing is permitted.
+        variables.insert("XDG_CACHE_HOME".into(), temporary.join(".cache").into());
+        let protected = Protected::look(&self.workspace, &self.directories);
+        let view = View::new(&self.workspace, &variables, scratch, self.options.network, &protected.paths());
+        let cell = Cell::new(level, &view, self.options.limits)?;
+        Ok(Prepared { cell, level: Some(level), protected: Some(protected), variables })
+    }
+
+    fn scratch(&self) -> io::Result<&Path> {
+        if self.scratch.get().is_none() {
+            let made =
+                tempfile::Builder::new().prefix("terret-tmp-").tempdir_in(std::env::temp_dir().canonicalize()?)?;
+            // Whoever was quicker has made one as good as this, which is removed again.
+            let _ = self.scratch.set(made);
+        }
+        self.scratch.get().map(TempDir::path).ok_or_else(|| io::Error::other("no temporary directory"))
     }
 
     fn variables(&self, key: &str) -> BTreeMap<OsString, OsString> {
-        let mut variables = self.environment.variables(std::env::vars_os());
+        let mut variables = self.options.environment.variables(std::env::vars_os());
         let number = self.commands.fetch_add(1, Ordering::Relaxed);
         variables.insert(MARK.into(), format!("{}{number}", self.mark).into());
         // A model can write anything into an id, and a variable can't hold everything.
@@ -147,7 +219,8 @@ impl Runner {
 
     async fn left_running(&self, family: &Family) -> Vec<u32> {
         let family = family.clone();
-        let living = tokio::task::spawn_blocking(move || family.living()).await;
+        let living = move || family.living().into_iter().filter(|process| !keeps_a_namespace(*process)).collect();
+        let living: Result<Vec<Pid>, _> = tokio::task::spawn_blocking(living).await;
         living.unwrap_or_default().into_iter().map(number).collect()
     }
 

@@ -90,7 +90,7 @@ impl RuleJudge {
             Unmatched::Allow => Verdict::Allow,
             Unmatched::Ask => Verdict::Ask { question: question(tool, arguments) },
             Unmatched::Deny => {
-                Verdict::Deny { reason: format!("{tool} may only look at things here, and this does more") }
+                Verdict::Deny { reason: format!("{tool} may only look at things here (read-only), and this does more") }
             }
         }
     }

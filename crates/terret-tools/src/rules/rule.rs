@@ -185,14 +185,14 @@ mod tests {
 
     #[test]
     fn a_path_is_matched_as_gitignore_would() {
-        let root = Path::new("/work");
+        let root = Path::new("/project");
         let matches = |pattern: &str, path: &str| rule(&format!("read({pattern})")).matches_path(Path::new(path), root);
-        assert!(matches("src/**", "/work/src/a/b.rs") && !matches("src/**", "/work/lib/src/a.rs"));
-        assert!(matches("./src", "/work/src/a.rs") && !matches("./src", "/work-evil/src/a.rs"));
-        assert!(matches(".env", "/work/a/b/.env") && !matches(".env", "/work/a/x.env"));
-        assert!(matches("*.pem", "/work/keys/a.pem"));
-        assert!(matches("/etc/**", "/etc/passwd") && !matches("/etc/**", "/work/etc/passwd"));
-        assert!(matches("secrets/", "/work/secrets/a/b"));
+        assert!(matches("src/**", "/project/src/a/b.rs") && !matches("src/**", "/project/lib/src/a.rs"));
+        assert!(matches("./src", "/project/src/a.rs") && !matches("./src", "/project-evil/src/a.rs"));
+        assert!(matches(".env", "/project/a/b/.env") && !matches(".env", "/project/a/x.env"));
+        assert!(matches("*.pem", "/project/keys/a.pem"));
+        assert!(matches("/etc/**", "/etc/passwd") && !matches("/etc/**", "/project/etc/passwd"));
+        assert!(matches("secrets/", "/project/secrets/a/b"));
     }
 
     #[test]

@@ -70,13 +70,15 @@ fn search(workspace: &Workspace, arguments: &Arguments, cancel: &CancellationTok
     let mut listing = Listing::new(arguments.limit.unwrap_or(LIMIT));
     let mut files = 0;
     let mut unsearched = Vec::new();
+    let hidden = workspace.hidden_beneath(&base.real);
     for entry in walk(&base.real) {
         if listing.is_full() || cancel.is_cancelled() {
             break;
         }
         let path = entry.path();
         let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-        if !is_file || glob.as_ref().is_some_and(|glob| !glob.matches(&base.real, path)) {
+        let is_hidden = hidden.iter().any(|hidden| path.starts_with(hidden));
+        if !is_file || is_hidden || glob.as_ref().is_some_and(|glob| !glob.matches(&base.real, path)) {
             continue;
         }
         let located = Located { real: path.to_owned(), base: base.base.clone(), shown: workspace.shown(path) };

@@ -29,6 +29,15 @@ pub(crate) enum PathError {
     #[error("{path} is read-only for file tools. Git's own files are changed by git commands.")]
     Protected { path: String },
 
+    #[error(
+        "{path} was not written: you may only look at files here. Say what you would change instead; only the person can \
+         permit it."
+    )]
+    ReadOnly { path: String },
+
+    #[error("{path} commonly holds keys or tokens, and tools don't touch it. If it is needed, ask the person.")]
+    Hidden { path: String },
+
     #[error("{path} was replaced by something else while it was being opened. Nothing was done; try again.")]
     Changed { path: String },
 

@@ -19,17 +19,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::sandbox::{Profile, secrets};
+
 pub(crate) use error::PathError;
 pub(crate) use open::{Entry, open_file, read_directory};
 pub(crate) use outputs::Outputs;
-pub(crate) use replace::Target;
+pub(crate) use replace::{Target, rename_beneath, set_mode};
 
 /// The directory that the tools work in. Cheap to clone.
 ///
 /// File tools read and write beneath the root, read the outputs that tools keep on disk, and go nowhere else unless
 /// [`readable`](Self::readable) or [`writable`](Self::writable) say so. Relative paths start at the root; absolute
-/// paths are fine as long as they end up inside. `.git`, a file or a directory at any depth, is never written.
-/// Commands of the `bash` tool start in the root, and nothing here holds them there.
+/// paths are fine as long as they end up inside. `.git`, a file or a directory at any depth, is never written, and what
+/// commonly holds keys and tokens (`~/.ssh`, `~/.aws`, this program's own state …) is never read unless its very path is
+/// permitted. Commands of the `bash` tool start in the root, and a sandbox holds them to the same places.
+///
+/// A [`profile`](Self::profile) makes all of it read-only, or lifts all of it.
 #[derive(Clone, Debug)]
 pub struct Workspace(Arc<Places>);
 
@@ -39,6 +44,10 @@ struct Places {
     readable: Vec<PathBuf>,
     writable: Vec<PathBuf>,
     read_only: Vec<PathBuf>,
+    hidden: Vec<PathBuf>,
+    /// Found out once: secrets that lie where nothing is permitted anyway.
+    secrets: Vec<PathBuf>,
+    profile: Profile,
     outputs: Outputs,
 }
 
@@ -68,22 +77,45 @@ impl Workspace {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "the root of a workspace must be a directory"));
         }
         let outputs = Outputs::temporary();
-        Ok(Self(Arc::new(Places { root, readable: vec![], writable: vec![], read_only: vec![], outputs })))
+        let secrets = secrets(None).into_iter().filter_map(|path| resolve::resolve(&path).ok()).collect();
+        Ok(Self(Arc::new(Places {
+            root,
+            readable: vec![],
+            writable: vec![],
+            read_only: vec![],
+            hidden: vec![],
+            secrets,
+            profile: Profile::default(),
+            outputs,
+        })))
     }
 
-    /// Also lets file tools read this file, or what lies beneath this directory.
+    /// Says what tools may do here at all. By default they may write.
+    #[must_use]
+    pub fn profile(self, profile: Profile) -> Self {
+        self.changed(|places| places.profile = profile)
+    }
+
+    /// Also lets tools read this file, or what lies beneath this directory.
     pub fn readable(self, path: impl AsRef<Path>) -> io::Result<Self> {
         let path = resolve::resolve(&std::path::absolute(path)?)?;
         Ok(self.changed(|places| places.readable.push(path)))
     }
 
-    /// Also lets file tools read and write this file, or what lies beneath this directory.
+    /// Also lets tools read and write this file, or what lies beneath this directory.
     pub fn writable(self, path: impl AsRef<Path>) -> io::Result<Self> {
         let path = resolve::resolve(&std::path::absolute(path)?)?;
         Ok(self.changed(|places| places.writable.push(path)))
     }
 
-    /// Keeps file tools from writing this file, or what lies beneath this directory. It outweighs every permission.
+    /// Keeps tools from reading this file, or what lies beneath this directory, beside the secrets that are known. A
+    /// permission for the very path, or for something beneath it, outweighs this.
+    pub fn hide(self, path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = resolve::resolve(&std::path::absolute(path)?)?;
+        Ok(self.changed(|places| places.hidden.push(path)))
+    }
+
+    /// Keeps tools from writing this file, or what lies beneath this directory. It outweighs every permission.
     pub fn read_only(self, path: impl AsRef<Path>) -> io::Result<Self> {
         let path = resolve::resolve(&std::path::absolute(path)?)?;
         Ok(self.changed(|places| places.read_only.push(path)))
@@ -99,6 +131,31 @@ impl Workspace {
     /// The root, absolute and without symbolic links.
     pub fn root(&self) -> &Path {
         &self.0.root
+    }
+
+    /// What tools may do here.
+    pub(crate) fn current_profile(&self) -> Profile {
+        self.0.profile
+    }
+
+    pub(crate) fn may_write(&self) -> bool {
+        self.0.profile != Profile::ReadOnly
+    }
+
+    pub(crate) fn extra_readable(&self) -> impl Iterator<Item = &PathBuf> {
+        self.0.readable.iter()
+    }
+
+    pub(crate) fn extra_writable(&self) -> impl Iterator<Item = &PathBuf> {
+        self.0.writable.iter()
+    }
+
+    pub(crate) fn extra_read_only(&self) -> impl Iterator<Item = &PathBuf> {
+        self.0.read_only.iter()
+    }
+
+    pub(crate) fn hidden(&self) -> impl Iterator<Item = &PathBuf> {
+        self.0.hidden.iter()
     }
 
     pub(crate) fn outputs(&self) -> &Outputs {
@@ -117,8 +174,14 @@ impl Workspace {
             Err(stuck) => return Err(PathError::from_io(&self.shown(&stuck.at), stuck.error)),
         };
         let shown = self.shown(&real);
+        if access == Access::Write && !self.may_write() {
+            return Err(PathError::ReadOnly { path: shown });
+        }
         if access == Access::Write && self.is_protected(&real) {
             return Err(PathError::Protected { path: shown });
+        }
+        if self.is_hidden(&real) {
+            return Err(PathError::Hidden { path: shown });
         }
         match self.base(&real, access) {
             Some(base) => Ok(Located { base: base.to_owned(), real, shown }),
@@ -145,6 +208,9 @@ impl Workspace {
         let places = &*self.0;
         let writable = std::iter::once(&places.root).chain(&places.writable).map(PathBuf::as_path);
         let readable = places.readable.iter().map(PathBuf::as_path).chain(places.outputs.directory());
+        if places.profile == Profile::Full {
+            return Some(Path::new("/"));
+        }
         match access {
             Access::Write => writable.into_iter().find(|base| real.starts_with(base)),
             Access::Read => writable.chain(readable).find(|base| real.starts_with(base)),
@@ -154,11 +220,30 @@ impl Workspace {
     fn is_protected(&self, real: &Path) -> bool {
         let is_git = |part: &OsStr| part.eq_ignore_ascii_case(".git");
         let places = &*self.0;
+        if places.profile == Profile::Full {
+            return places.read_only.iter().any(|path| real.starts_with(path));
+        }
         let bases = std::iter::once(&places.root).chain(&places.writable);
         // A permission for something inside a `.git` is as good as any other.
         let free = bases.filter_map(|base| real.strip_prefix(base).ok()).any(|path| !path.iter().any(is_git));
         let inside = self.base(real, Access::Write).is_some();
         (inside && !free) || places.read_only.iter().any(|path| real.starts_with(path))
+    }
+
+    /// The secrets beneath a real path.
+    pub(crate) fn hidden_beneath(&self, base: &Path) -> Vec<&Path> {
+        let hidden = self.0.secrets.iter().chain(&self.0.hidden).map(PathBuf::as_path);
+        hidden.filter(|hidden| hidden.starts_with(base) && self.is_hidden(hidden)).collect()
+    }
+
+    /// Whether a real path is a secret. What is permitted further down, or is the workspace itself, is none.
+    fn is_hidden(&self, real: &Path) -> bool {
+        let places = &*self.0;
+        let permitted = || std::iter::once(&places.root).chain(&places.readable).chain(&places.writable);
+        let is_permitted =
+            |hidden: &PathBuf| permitted().any(|path| path.starts_with(hidden) && real.starts_with(path));
+        let mut hidden = places.secrets.iter().chain(&places.hidden);
+        places.profile != Profile::Full && hidden.any(|hidden| real.starts_with(hidden) && !is_permitted(hidden))
     }
 
     fn outside(&self, path: &str, access: Access) -> PathError {

@@ -46,7 +46,7 @@ impl Outputs {
     }
 
     /// The directory without symbolic links, if there is one yet.
-    pub(super) fn directory(&self) -> Option<&Path> {
+    pub(crate) fn directory(&self) -> Option<&Path> {
         match &*self.0 {
             Kind::Temporary(made) => made.get().map(|(_, path)| path.as_path()),
             Kind::Lasting(path) => Some(path),

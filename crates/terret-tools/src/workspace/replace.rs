@@ -1,4 +1,4 @@
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
@@ -113,6 +113,24 @@ impl Target {
             }
         }
     }
+}
+
+/// Gives what stands at a place another name in its directory, over nothing that is there.
+pub(crate) fn rename_beneath(located: &Located, name: &OsStr) -> Result<(), PathError> {
+    let target = Target::open(located, false)?;
+    let mut name = name.to_owned();
+    while rustix::fs::statat(&target.directory, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        name.push("+");
+    }
+    rustix::fs::renameat(&target.directory, &target.name, &target.directory, &name)
+        .map_err(|error| PathError::from_io(&target.shown, error))
+}
+
+/// Sets the permissions of a regular file.
+pub(crate) fn set_mode(located: &Located, mode: u32) -> Result<(), PathError> {
+    let file = open::open_file(located)?;
+    let set = file.set_permissions(std::fs::Permissions::from_mode(mode & 0o7777));
+    set.map_err(|error| PathError::from_io(&located.shown, error))
 }
 
 fn write_like(mut file: File, content: &[u8], existing: Option<&Existing>) -> io::Result<()> {

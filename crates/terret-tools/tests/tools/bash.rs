@@ -4,19 +4,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use terret_agent::{ProgressSender, ToolContext};
-use terret_tools::{BashOptions, Environment};
+use terret_tools::{BashOptions, Environment, Profile};
 
 use crate::project::{Project, eventually};
 
 /// A duration for `sleep` that no other process sleeps, to tell its processes by.
-fn unique_sleep() -> String {
+pub(crate) fn unique_sleep() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("600.{}{:04}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// How many living processes have been started with this argument.
-fn processes_with(argument: &str) -> usize {
+pub(crate) fn processes_with(argument: &str) -> usize {
     let entries = std::fs::read_dir("/proc").unwrap();
     entries
         .filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok())
@@ -57,7 +57,8 @@ async fn an_exit_code_is_an_error_that_keeps_the_output() {
 
 #[tokio::test]
 async fn a_death_by_signal_is_128_and_its_number_with_its_name() {
-    let project = Project::new();
+    // Bubblewrap tells a death by signal as shells do.
+    let project = Project::with(|workspace, _| workspace.profile(Profile::Full), BashOptions::default());
     let cases = [("TERM", 143), ("KILL", 137), ("SEGV", 139), ("ABRT", 134)];
     for (name, code) in cases {
         let answer = project.call("bash", json!({"command": format!("echo out; kill -{name} $$; sleep 5")})).await;
@@ -156,7 +157,9 @@ async fn a_call_that_is_dropped_leaves_nothing_running() {
 
 #[tokio::test]
 async fn a_daemon_that_holds_the_pipe_does_not_hold_the_call() {
-    let (project, sleep) = (Project::new(), unique_sleep());
+    // In a sandbox, commands don't reach each other.
+    let project = Project::with(|workspace, _| workspace.profile(Profile::Full), BashOptions::default());
+    let sleep = unique_sleep();
     let started = Instant::now();
     let answer = project.call("bash", json!({"command": format!("sleep {sleep} & echo started")})).await;
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());

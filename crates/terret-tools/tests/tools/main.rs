@@ -11,5 +11,7 @@ mod ls;
 mod paths;
 mod project;
 mod read;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod toolset;
 mod write;

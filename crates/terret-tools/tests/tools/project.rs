@@ -32,7 +32,12 @@ impl Project {
         let root = directory.path().join("project");
         std::fs::create_dir(&root).unwrap();
         let workspace = change(Workspace::new(root).unwrap(), directory.path());
-        let tools = ToolSet::new(workspace_tools(&workspace, options)).unwrap();
+        Self::made(directory, &workspace, options)
+    }
+
+    /// A project of a workspace that lies in a temporary directory.
+    pub(crate) fn made(directory: TempDir, workspace: &Workspace, options: BashOptions) -> Self {
+        let tools = ToolSet::new(workspace_tools(workspace, options)).unwrap();
         Self { tools, directory }
     }
 

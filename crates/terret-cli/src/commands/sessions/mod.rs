@@ -9,15 +9,14 @@ mod rename;
 mod search;
 mod show;
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use serde::Serialize;
 use terret::store::{SessionInfo, SqliteJournal, StoreError};
 
-use crate::exit::{Exit, Problem};
-use crate::output::{self, clean_json};
+use super::{finish, print_json, unwritable};
+use crate::exit::Problem;
+use crate::output;
 use crate::places;
 use crate::session;
 
@@ -47,7 +46,7 @@ pub(crate) enum Sessions {
 }
 
 pub(crate) fn run(command: Sessions) -> ExitCode {
-    let done = places::sessions().and_then(|folder| {
+    finish(places::sessions().and_then(|folder| {
         let journal = SqliteJournal::new(folder);
         match command {
             Sessions::List(args) => list::run(&journal, &args),
@@ -59,24 +58,7 @@ pub(crate) fn run(command: Sessions) -> ExitCode {
             Sessions::Import(args) => import::run(&journal, &args),
             Sessions::Check(args) => check::run(&journal, &args),
         }
-    });
-    let exit = done.unwrap_or_else(|problem| {
-        // A reader that left, as in `| head`, has what it wanted.
-        if problem.kind == Some(BROKEN_PIPE) {
-            return Exit::Completed;
-        }
-        output::complain(&problem.message);
-        problem.exit
-    });
-    exit.into()
-}
-
-const BROKEN_PIPE: &str = "broken_pipe";
-
-/// What it means that standard output can't be written.
-fn unwritable(error: io::Error) -> Problem {
-    let kind = (error.kind() == io::ErrorKind::BrokenPipe).then_some(BROKEN_PIPE);
-    Problem { exit: Exit::RunFailed, kind, message: format!("the output can't be written: {error}") }
+    }))
 }
 
 fn find(journal: &SqliteJournal, meant: &str) -> Result<SessionInfo, Problem> {
@@ -85,13 +67,6 @@ fn find(journal: &SqliteJournal, meant: &str) -> Result<SessionInfo, Problem> {
         StoreError::Ambiguous { .. } => Problem::usage(error.to_string()),
         error => session::failed(&error),
     })
-}
-
-/// Prints a value as JSON on a line, without anything that could steer a terminal.
-fn print_json(value: &impl Serialize) -> Result<(), Problem> {
-    let json = serde_json::to_string(value).map_err(|error| Problem::new(Exit::RunFailed, error.to_string()))?;
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}", clean_json(json)).and_then(|()| out.flush()).map_err(unwritable)
 }
 
 /// What somebody knows a session by.

@@ -13,6 +13,7 @@ use crate::lossy::{Fragment, Lossy};
 use crate::sse::SseEvent;
 use crate::stream::BlockKind;
 use crate::transcript::{RawJson, StopReason, Usage, replace_lone_surrogates};
+use crate::wire::lax::{if_it_fits, lax};
 use crate::wire::{Decoder, failure};
 
 #[derive(Default)]
@@ -57,7 +58,7 @@ impl Decoder for MessageDecoder {
             "content_block_stop" => self.end_block(draft, data.number()),
             "message_start" => {
                 if let Some(message) = data.message {
-                    self.message(draft, message.get())?;
+                    self.message(draft, message.get());
                 }
             }
             "message_delta" => {
@@ -80,7 +81,7 @@ impl Decoder for MessageDecoder {
         if event.kind.as_deref() != Some("message") {
             return Err(protocol(format!("the answer is not a message: {}", excerpt(body))));
         }
-        self.message(draft, body)?;
+        self.message(draft, body);
         Ok(self.stop(draft))
     }
 }
@@ -88,17 +89,24 @@ impl Decoder for MessageDecoder {
 impl MessageDecoder {
     /// A message that is whole, or that begins. `message_start` can hold a whole one, when the host has it ready (the
     /// next call of code that a server runs, for example).
-    fn message(&mut self, draft: &mut Draft, json: &str) -> Result<(), ModelError> {
-        let message: Message<'_> = serde_json::from_str(json).map_err(|error| protocol(error.to_string()))?;
+    fn message(&mut self, draft: &mut Draft, json: &str) {
+        let message: Message<'_> = serde_json::from_str(json).unwrap_or_default();
         draft.set_response_id(message.id.as_deref().unwrap_or_default());
         draft.start();
-        for (number, block) in (0..).zip(message.content.iter().flatten()) {
+        let content = message.content.map_or("", RawValue::get);
+        if let Ok(text) = serde_json::from_str::<Lossy<'_>>(content)
+            && !text.is_empty()
+        {
+            // Requests may have text in place of a list, and some hosts answer so.
+            draft.block(BlockKind::Text, &text);
+        }
+        let blocks: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
+        for (number, block) in (0..).zip(blocks) {
             self.begin(draft, number, block);
             self.end_block(draft, number);
         }
         self.stopped(message.stop_reason);
         count(message.usage, draft.usage_mut());
-        Ok(())
     }
 
     fn begin(&mut self, draft: &mut Draft, number: u64, raw: &RawValue) {
@@ -336,8 +344,9 @@ fn protocol(message: impl Into<String>) -> ModelError {
 
 #[derive(Deserialize)]
 struct Event<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Lossy<'a>>,
+    #[serde(borrow, rename = "type", default, deserialize_with = "lax")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "lax")]
     index: Option<u64>,
     delta: Option<Delta<'a>>,
     content_block: Option<&'a RawValue>,
@@ -360,13 +369,14 @@ struct Typed<'a> {
 
 #[derive(Deserialize)]
 struct Delta<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Lossy<'a>>,
+    #[serde(borrow, rename = "type", default, deserialize_with = "lax")]
+    kind: Option<Cow<'a, str>>,
     text: Option<Fragment<'a>>,
     thinking: Option<Fragment<'a>>,
     signature: Option<Lossy<'a>>,
     partial_json: Option<Fragment<'a>>,
     citation: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     stop_reason: Option<Lossy<'a>>,
 }
 
@@ -376,27 +386,39 @@ struct OpaqueEvent<'a> {
     delta: BTreeMap<Cow<'a, str>, &'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Message<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     id: Option<Lossy<'a>>,
-    content: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     stop_reason: Option<Lossy<'a>>,
+    #[serde(borrow)]
     usage: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
 struct Block<'a> {
-    #[serde(borrow, rename = "type")]
+    #[serde(borrow, rename = "type", default, deserialize_with = "if_it_fits")]
     kind: Option<Lossy<'a>>,
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     text: Option<Fragment<'a>>,
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     citations: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     thinking: Option<Fragment<'a>>,
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     signature: Option<Lossy<'a>>,
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     data: Option<Lossy<'a>>,
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     id: Option<Lossy<'a>>,
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     name: Option<Lossy<'a>>,
+    #[serde(borrow)]
     input: Option<&'a RawValue>,
+    #[serde(borrow)]
     caller: Option<&'a RawValue>,
 }
 
@@ -406,8 +428,10 @@ struct Told<'a> {
     input_tokens: Option<&'a RawValue>,
     cache_read_input_tokens: Option<&'a RawValue>,
     cache_creation_input_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     cache_creation: Option<ByTime<'a>>,
     output_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     output_tokens_details: Option<Details<'a>>,
 }
 

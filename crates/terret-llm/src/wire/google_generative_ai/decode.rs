@@ -3,18 +3,20 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use serde::Serialize;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::partial_args::{ArgumentsWriter, PartialArg};
+use super::chunk::{
+    AnyPart, AnyParts, Candidate, Chunk, Counts, FunctionCall, KnownParts, Part, Parts, PromptFeedback, text,
+};
+use super::partial_args::ArgumentsWriter;
 use crate::draft::{Draft, Stop};
 use crate::error::{ErrorKind, ModelError};
-use crate::lossy::Lossy;
+use crate::lossy::{Fragment, Lossy};
 use crate::sse::SseEvent;
 use crate::stream::BlockKind;
-use crate::transcript::{RawJson, StopReason, Usage, replace_lone_surrogates};
-use crate::wire::lax::lax;
+use crate::transcript::{RawJson, StopReason, replace_lone_surrogates};
 use crate::wire::{Decoder, failure, truncated};
 
 /// Folds chunks into a draft, in every form of response alike.
@@ -27,6 +29,8 @@ pub(super) struct GoogleDecoder {
     sources: Sources,
     counts: Counts,
     finish: Option<Finish>,
+    /// The response's id is known.
+    is_named: bool,
 }
 
 /// A text block that further unsigned text of its kind joins.
@@ -79,7 +83,7 @@ impl GoogleDecoder {
     fn read(&mut self, draft: &mut Draft, json: &str) -> Result<(), ModelError> {
         let json = json.trim();
         if json.starts_with('{')
-            && let Ok(chunk) = serde_json::from_str(json)
+            && let Ok(chunk) = serde_json::from_str::<Chunk<'_, KnownParts<'_>>>(json)
         {
             return self.chunk(draft, &chunk);
         }
@@ -93,67 +97,83 @@ impl GoogleDecoder {
             if list.is_some() && rest.starts_with(']') {
                 return Ok(());
             }
-            let mut chunks = serde_json::Deserializer::from_str(rest).into_iter::<Option<Chunk<'_>>>();
+            let mut chunks = serde_json::Deserializer::from_str(rest).into_iter::<Option<Chunk<'_, AnyParts<'_>>>>();
             let Some(chunk) = chunks.next() else { return Ok(()) };
             self.chunk(draft, &chunk.map_err(unreadable)?.unwrap_or_default())?;
             rest = rest.get(chunks.byte_offset()..).unwrap_or_default();
         }
     }
 
-    fn chunk(&mut self, draft: &mut Draft, chunk: &Chunk<'_>) -> Result<(), ModelError> {
+    fn chunk<P: Parts>(&mut self, draft: &mut Draft, chunk: &Chunk<'_, P>) -> Result<(), ModelError> {
         if let Some(error) = chunk.error {
             let error = serde_json::from_str(&replace_lone_surrogates(error.get())).map_err(unreadable)?;
             return Err(failure::from_json(&error, None));
         }
-        draft.set_response_id(chunk.response_id.as_deref().unwrap_or_default());
+        if !self.is_named {
+            let id = text(chunk.response_id);
+            draft.set_response_id(&id);
+            self.is_named = !id.is_empty();
+        }
         draft.start();
         if let Some(counts) = &chunk.usage_metadata {
             self.counts.update(counts);
             self.counts.write(draft.usage_mut());
         }
-        let mut candidates = chunk.candidates.iter().flatten().flatten();
+        let mut candidates = chunk.candidates.iter().flatten();
         if let Some(candidate) = candidates.find(|candidate| candidate.index.unwrap_or(0) == 0) {
             self.candidate(draft, candidate);
         }
-        match chunk.prompt_feedback.as_ref().and_then(PromptFeedback::refusal) {
+        let feedback: Option<PromptFeedback<'_>> =
+            chunk.prompt_feedback.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        match feedback.as_ref().and_then(PromptFeedback::refusal) {
             Some(refusal) => Err(refusal),
             None => Ok(()),
         }
     }
 
-    fn candidate(&mut self, draft: &mut Draft, candidate: &Candidate<'_>) {
-        let parts = candidate.content.as_ref().and_then(|content| content.parts.as_deref());
-        for raw in parts.into_iter().flatten().flatten() {
-            self.part(draft, raw);
-        }
+    fn candidate<P: Parts>(&mut self, draft: &mut Draft, candidate: &Candidate<'_, P>) {
+        candidate.content.parts.fold_into(self, draft);
         self.sources.update(candidate.grounding_metadata, candidate.url_context_metadata, candidate.citation_metadata);
-        if let Some(reason) = candidate.finish_reason.as_deref().filter(|reason| !reason.is_empty()) {
-            let message = candidate.finish_message.as_deref().map(str::to_owned);
-            self.finish = Some(Finish { reason: reason.to_owned(), message });
+        let reason = text(candidate.finish_reason);
+        if !reason.is_empty() {
+            let message = candidate.finish_message.map(|_| text(candidate.finish_message).into_string());
+            self.finish = Some(Finish { reason: reason.into_string(), message });
         }
     }
 
-    fn part(&mut self, draft: &mut Draft, raw: &RawValue) {
-        // A part of an unexpected shape is kept as it is, like one of an unknown kind.
-        let part: Part<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
-        let signature = part.thought_signature.as_deref().filter(|signature| !signature.is_empty());
-        let thought = part.thought.unwrap_or(false);
-        match (part.function_call, part.inline_data, part.text) {
-            (Some(call), ..) => self.function_call(draft, &call, signature),
-            (_, Some(data), _) if data.is_image() && !thought && signature.is_none() => {
+    /// A part that may be of any kind. One of an unexpected shape is kept as it is, like one of an unknown kind.
+    pub(super) fn any_part(&mut self, draft: &mut Draft, raw: &RawValue) {
+        let AnyPart { inline_data, text, thought, thought_signature, function_call } =
+            serde_json::from_str(raw.get()).unwrap_or_default();
+        let is_plain = function_call.is_some() || (inline_data.is_none() && text.is_some());
+        let is_signed = thought_signature.as_deref().is_some_and(|signature| !signature.is_empty());
+        match inline_data.filter(|data| data.is_image() && !is_plain && !is_signed && thought != Some(true)) {
+            Some(image) => {
                 self.settle(draft);
-                draft.block(BlockKind::Image { media_type: data.mime_type.into_string() }, &data.data);
+                draft.block(BlockKind::Image { media_type: image.mime_type.into_string() }, &image.data);
             }
-            (_, None, Some(text)) => self.text(draft, &text, thought, signature),
-            _ if says_more(raw) => {
+            None if !is_plain && says_more(raw) => {
                 self.settle(draft);
                 draft.block(BlockKind::Opaque, raw.get());
             }
-            _ => self.text(draft, "", thought, signature),
+            None => self.part(draft, &Part { text, thought, thought_signature, function_call }),
         }
     }
 
-    fn text(&mut self, draft: &mut Draft, text: &str, thought: bool, signature: Option<&str>) {
+    pub(super) fn part(&mut self, draft: &mut Draft, part: &Part<'_>) {
+        let signature = part.thought_signature.as_deref();
+        match &part.function_call {
+            Some(call) => self.function_call(draft, call, signature.filter(|signature| !signature.is_empty())),
+            None => {
+                let nothing = Fragment::default();
+                let text = part.text.as_ref().unwrap_or(&nothing);
+                self.text(draft, text, part.thought.unwrap_or(false), signature);
+            }
+        }
+    }
+
+    fn text(&mut self, draft: &mut Draft, text: &Fragment<'_>, thought: bool, signature: Option<&str>) {
+        let signature = signature.filter(|signature| !signature.is_empty());
         if text.is_empty() && signature.is_none() {
             return;
         }
@@ -164,7 +184,7 @@ impl GoogleDecoder {
                 draft.open(if thought { BlockKind::Thinking { redacted: false } } else { BlockKind::Text })
             }
         };
-        draft.append(index, text);
+        draft.append_fragment(index, text);
         self.text = Some(OpenText { index, thought });
         if !thought && !text.is_empty() {
             self.answer = Some(index);
@@ -200,13 +220,13 @@ impl GoogleDecoder {
         match (&mut open.arguments, call.args) {
             (Some(arguments), _) => {
                 for piece in pieces {
-                    draft.append(open.index, &arguments.push(piece));
+                    draft.append(open.index, arguments.push(piece));
                 }
                 if goes_on {
                     self.call = Some(open);
                     return;
                 }
-                draft.append(open.index, &arguments.finish());
+                draft.append(open.index, arguments.finish());
             }
             (None, Some(args)) => draft.append(open.index, args.get()),
             (None, None) => {}
@@ -276,7 +296,8 @@ struct Sources {
 
 impl Sources {
     fn update(&mut self, grounding: Option<&RawValue>, urls: Option<&RawValue>, citations: Option<&RawValue>) {
-        let said = |raw: Option<&RawValue>| raw.filter(|raw| raw.get() != "{}").map(RawJson::from);
+        let says = |raw: &&RawValue| raw.get().starts_with('{') && raw.get() != "{}";
+        let said = |raw: Option<&RawValue>| raw.filter(says).map(RawJson::from);
         self.grounding_metadata = said(grounding).or(self.grounding_metadata.take());
         self.url_context_metadata = said(urls).or(self.url_context_metadata.take());
         self.citation_metadata.extend(said(citations).filter(|new| self.citation_metadata.last() != Some(new)));
@@ -305,148 +326,4 @@ fn says_more(raw: &RawValue) -> bool {
             .iter()
             .any(|(name, value)| value.is_some() && !matches!(&**name, "text" | "thought" | "thoughtSignature"))
     })
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Chunk<'a> {
-    #[serde(borrow)]
-    candidates: Option<Vec<Option<Candidate<'a>>>>,
-    #[serde(borrow)]
-    prompt_feedback: Option<PromptFeedback<'a>>,
-    usage_metadata: Option<Counts>,
-    #[serde(borrow)]
-    response_id: Option<Lossy<'a>>,
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Candidate<'a> {
-    index: Option<i64>,
-    #[serde(borrow)]
-    content: Option<Content<'a>>,
-    #[serde(borrow)]
-    finish_reason: Option<Lossy<'a>>,
-    #[serde(borrow)]
-    finish_message: Option<Lossy<'a>>,
-    #[serde(borrow)]
-    grounding_metadata: Option<&'a RawValue>,
-    #[serde(borrow)]
-    url_context_metadata: Option<&'a RawValue>,
-    #[serde(borrow)]
-    citation_metadata: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-struct Content<'a> {
-    #[serde(borrow)]
-    parts: Option<Vec<Option<&'a RawValue>>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Part<'a> {
-    #[serde(borrow)]
-    text: Option<Lossy<'a>>,
-    thought: Option<bool>,
-    #[serde(borrow)]
-    thought_signature: Option<Lossy<'a>>,
-    #[serde(borrow)]
-    function_call: Option<Box<FunctionCall<'a>>>,
-    #[serde(borrow)]
-    inline_data: Option<Box<InlineData<'a>>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct FunctionCall<'a> {
-    #[serde(borrow)]
-    id: Option<Lossy<'a>>,
-    #[serde(borrow)]
-    name: Option<Lossy<'a>>,
-    #[serde(borrow)]
-    args: Option<&'a RawValue>,
-    #[serde(borrow)]
-    partial_args: Option<Vec<PartialArg<'a>>>,
-    /// More of this call follows.
-    will_continue: Option<bool>,
-}
-
-impl FunctionCall<'_> {
-    fn is_unnamed(&self) -> bool {
-        self.name.as_deref().unwrap_or_default().is_empty()
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct InlineData<'a> {
-    #[serde(borrow)]
-    mime_type: Lossy<'a>,
-    #[serde(borrow)]
-    data: Lossy<'a>,
-}
-
-impl InlineData<'_> {
-    fn is_image(&self) -> bool {
-        self.mime_type.starts_with("image/")
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PromptFeedback<'a> {
-    #[serde(borrow)]
-    block_reason: Option<Lossy<'a>>,
-    #[serde(borrow)]
-    block_reason_message: Option<Lossy<'a>>,
-}
-
-impl PromptFeedback<'_> {
-    fn refusal(&self) -> Option<ModelError> {
-        let reason = self.block_reason.as_deref().filter(|reason| !reason.is_empty())?;
-        let message = self.block_reason_message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
-        let message = format!("the prompt was blocked ({reason}){message}");
-        Some(ModelError::new(ErrorKind::Refused, message).with_code(reason))
-    }
-}
-
-/// `usageMetadata`. Each chunk counts anew; a count that it leaves out stays.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Counts {
-    #[serde(default, deserialize_with = "lax")]
-    prompt_token_count: Option<u64>,
-    #[serde(default, deserialize_with = "lax")]
-    cached_content_token_count: Option<u64>,
-    /// What server-side tools added to the prompt.
-    #[serde(default, deserialize_with = "lax")]
-    tool_use_prompt_token_count: Option<u64>,
-    #[serde(default, deserialize_with = "lax")]
-    candidates_token_count: Option<u64>,
-    /// Not part of the candidates' count.
-    #[serde(default, deserialize_with = "lax")]
-    thoughts_token_count: Option<u64>,
-}
-
-impl Counts {
-    fn update(&mut self, new: &Counts) {
-        self.prompt_token_count = new.prompt_token_count.or(self.prompt_token_count);
-        self.cached_content_token_count = new.cached_content_token_count.or(self.cached_content_token_count);
-        self.tool_use_prompt_token_count = new.tool_use_prompt_token_count.or(self.tool_use_prompt_token_count);
-        self.candidates_token_count = new.candidates_token_count.or(self.candidates_token_count);
-        self.thoughts_token_count = new.thoughts_token_count.or(self.thoughts_token_count);
-    }
-
-    fn write(&self, usage: &mut Usage) {
-        let prompt = self.prompt_token_count.unwrap_or(0);
-        let prompt = prompt.saturating_add(self.tool_use_prompt_token_count.unwrap_or(0));
-        let cached = self.cached_content_token_count.unwrap_or(0);
-        usage.cache_read = if prompt > 0 { cached.min(prompt) } else { cached };
-        usage.input = prompt.saturating_sub(cached);
-        usage.reasoning = self.thoughts_token_count.unwrap_or(0);
-        usage.output = self.candidates_token_count.unwrap_or(0).saturating_add(usage.reasoning);
-    }
 }

@@ -14,6 +14,7 @@
 //! - Grounding, citations and retrieved URLs become the annotations of the last text block.
 
 mod body;
+mod chunk;
 mod decode;
 mod encode;
 mod partial_args;

@@ -9,7 +9,7 @@ use std::iter::zip;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lossy::Lossy;
+use crate::lossy::{Fragment, Lossy};
 
 /// Deeper arguments are refused, as JSON parsers do.
 const MAX_DEPTH: usize = 128;
@@ -21,7 +21,7 @@ pub(super) struct PartialArg<'a> {
     #[serde(borrow)]
     json_path: Option<Lossy<'a>>,
     #[serde(borrow)]
-    string_value: Option<Lossy<'a>>,
+    string_value: Option<Fragment<'a>>,
     #[serde(borrow)]
     number_value: Option<&'a RawValue>,
     bool_value: Option<bool>,
@@ -36,9 +36,13 @@ pub(super) struct ArgumentsWriter {
     open: Vec<Container>,
     /// Where the last value stands: one step for each open container. Empty before the first value.
     path: Vec<Step>,
+    /// The same as it was told.
+    path_text: String,
     in_string: bool,
     /// A piece came that doesn't fit. The text stays cut, so that nobody can take it for the arguments.
     lost: bool,
+    /// What the last piece has added.
+    text: String,
 }
 
 #[derive(Debug)]
@@ -53,10 +57,23 @@ enum Step {
     Index(usize),
 }
 
+impl PartialArg<'_> {
+    fn is_empty(&self) -> bool {
+        self.string_value.is_none() && self.number_value.is_none() && self.bool_value.is_none()
+    }
+}
+
 impl Default for ArgumentsWriter {
     fn default() -> Self {
         let arguments = Container::Object { keys: HashSet::new() };
-        Self { open: vec![arguments], path: Vec::new(), in_string: false, lost: false }
+        Self {
+            open: vec![arguments],
+            path: Vec::new(),
+            path_text: String::new(),
+            in_string: false,
+            lost: false,
+            text: String::new(),
+        }
     }
 }
 
@@ -66,72 +83,78 @@ impl ArgumentsWriter {
     pub(super) const START: &str = "{";
 
     /// The text that this piece adds.
-    pub(super) fn push(&mut self, piece: &PartialArg<'_>) -> String {
-        let mut text = String::new();
-        if self.lost {
-            return text;
+    pub(super) fn push(&mut self, piece: &PartialArg<'_>) -> &str {
+        self.text.clear();
+        if !self.lost {
+            let path = piece.json_path.as_deref().unwrap_or_default();
+            if self.write(path, piece).is_none() {
+                self.lost = true;
+                self.text.push('?');
+                self.text.push_str(path);
+            }
         }
-        let path = piece.json_path.as_deref().unwrap_or_default();
-        if self.write(path, piece, &mut text).is_none() {
-            self.lost = true;
-            text.push('?');
-            text.push_str(path);
-        }
-        text
+        &self.text
     }
 
     /// The text that ends the arguments: the call is complete.
-    pub(super) fn finish(&mut self) -> String {
-        let mut text = String::new();
+    pub(super) fn finish(&mut self) -> &str {
+        self.text.clear();
         if !self.lost {
-            self.end_string(&mut text);
-            self.close_to(0, &mut text);
+            self.end_string();
+            self.close_to(0);
         }
-        text
+        &self.text
     }
 
     /// `None` if the piece doesn't continue what was written.
-    fn write(&mut self, path: &str, piece: &PartialArg<'_>, text: &mut String) -> Option<()> {
-        let steps = parse_path(path)?;
-        let value = (&piece.string_value, piece.number_value, piece.bool_value);
-        let same = steps == self.path;
-        if same && matches!(value, (None, None, None)) {
-            // Says no more than that the value is complete.
-            self.end_string(text);
-            return Some(());
-        }
-        if !(same && self.in_string && piece.string_value.is_some()) {
-            self.end_string(text);
-            self.go_to(steps, text)?;
+    fn write(&mut self, path: &str, piece: &PartialArg<'_>) -> Option<()> {
+        let goes_on = self.in_string && path == self.path_text && piece.string_value.is_some();
+        if !goes_on {
+            let steps = parse_path(path)?;
+            if steps == self.path && piece.is_empty() {
+                // Says no more than that the value is complete.
+                self.end_string();
+                return Some(());
+            }
+            self.end_string();
+            self.go_to(steps)?;
+            path.clone_into(&mut self.path_text);
             if piece.string_value.is_some() {
-                text.push('"');
+                self.text.push('"');
                 self.in_string = true;
             }
         }
-        match value {
-            (Some(string), ..) => {
-                let quoted = serde_json::to_string(&**string).ok()?;
-                text.push_str(quoted.strip_prefix('"')?.strip_suffix('"')?);
-            }
-            (None, Some(number), _) => text.push_str(number.get()),
-            (None, None, Some(bool)) => text.push_str(if bool { "true" } else { "false" }),
-            (None, None, None) => text.push_str("null"),
+        match (&piece.string_value, piece.number_value, piece.bool_value) {
+            (Some(string), ..) => self.write_string(string)?,
+            (None, Some(number), _) => self.text.push_str(number.get()),
+            (None, None, Some(bool)) => self.text.push_str(if bool { "true" } else { "false" }),
+            (None, None, None) => self.text.push_str("null"),
         }
         if piece.will_continue != Some(true) {
-            self.end_string(text);
+            self.end_string();
         }
         Some(())
     }
 
-    fn end_string(&mut self, text: &mut String) {
+    /// A part of a string. Halves of a pair that was cut are written as escapes, which join with their other half.
+    fn write_string(&mut self, Fragment { low, text, high }: &Fragment<'_>) -> Option<()> {
+        let escape = |half: &u16| format!("\\u{half:04x}");
+        self.text.extend(low.as_ref().map(escape));
+        let quoted = serde_json::to_string(text).ok()?;
+        self.text.push_str(quoted.strip_prefix('"')?.strip_suffix('"')?);
+        self.text.extend(high.as_ref().map(escape));
+        Some(())
+    }
+
+    fn end_string(&mut self) {
         if std::mem::take(&mut self.in_string) {
-            text.push('"');
+            self.text.push('"');
         }
     }
 
-    fn close_to(&mut self, depth: usize, text: &mut String) {
+    fn close_to(&mut self, depth: usize) {
         for container in self.open.drain(depth.min(self.open.len())..).rev() {
-            text.push(match container {
+            self.text.push(match container {
                 Container::Object { .. } => '}',
                 Container::Array { .. } => ']',
             });
@@ -139,12 +162,12 @@ impl ArgumentsWriter {
     }
 
     /// Closes and opens containers until a value can be written at `steps`.
-    fn go_to(&mut self, steps: Vec<Step>, text: &mut String) -> Option<()> {
+    fn go_to(&mut self, steps: Vec<Step>) -> Option<()> {
         let common = zip(&self.path, &steps).take_while(|(old, new)| old == new).count();
         if steps.len() > MAX_DEPTH || common == steps.len() || (common == self.path.len() && common > 0) {
             return None;
         }
-        self.close_to(common + 1, text);
+        self.close_to(common + 1);
         for (depth, step) in steps.iter().enumerate().skip(common) {
             if depth == self.open.len() {
                 let (container, bracket) = match step {
@@ -152,22 +175,22 @@ impl ArgumentsWriter {
                     Step::Index(_) => (Container::Array { len: 0 }, '['),
                 };
                 self.open.push(container);
-                text.push(bracket);
+                self.text.push(bracket);
             }
             match (self.open.last_mut()?, step) {
                 (Container::Object { keys }, Step::Key(key)) => {
                     if !keys.is_empty() {
-                        text.push(',');
+                        self.text.push(',');
                     }
                     if !keys.insert(key.clone()) {
                         return None;
                     }
-                    text.push_str(&serde_json::to_string(key).ok()?);
-                    text.push(':');
+                    self.text.push_str(&serde_json::to_string(key).ok()?);
+                    self.text.push(':');
                 }
                 (Container::Array { len }, Step::Index(index)) if index == len => {
                     if *len > 0 {
-                        text.push(',');
+                        self.text.push(',');
                     }
                     *len += 1;
                 }
@@ -236,9 +259,11 @@ mod tests {
     fn written(pieces: &[&str]) -> (String, String) {
         let mut writer = ArgumentsWriter::default();
         let mut text = ArgumentsWriter::START.to_owned();
-        text.extend(pieces.iter().map(|json| writer.push(&serde_json::from_str(json).unwrap())));
+        for json in pieces {
+            text.push_str(writer.push(&serde_json::from_str(json).unwrap()));
+        }
         let end = writer.finish();
-        (text.clone(), text + &end)
+        (text.clone(), text + end)
     }
 
     #[test]

@@ -66,6 +66,7 @@ impl Calls {
         };
         let Some(call) = self.calls.get_mut(at) else { return };
         self.last = Some(at);
+        call.index = call.index.or(delta.index);
         fill(&mut call.id, id);
         fill(&mut call.name, delta.function.name.as_deref().unwrap_or_default());
         let signature = delta.extra_content.map_or("", RawValue::get);
@@ -125,16 +126,18 @@ impl Calls {
     fn role(&self, draft: &Draft, delta: &CallDelta<'_>, fragment: &str, alone: bool) -> Role {
         let id = delta.id.as_deref().unwrap_or_default();
         let same_id = || self.calls.iter().rposition(|call| !id.is_empty() && call.id == id);
+        let is_named = delta.function.name.as_deref().is_some_and(|name| !name.is_empty());
+        let has_no_index = |at: usize| self.calls.get(at).is_some_and(|call| call.index.is_none());
         let found = match delta.index {
             Some(index) => self
                 .calls
                 .iter()
                 .rposition(|call| call.index == Some(index))
-                .or_else(|| same_id().filter(|&at| self.calls.get(at).is_some_and(|call| call.index.is_none()))),
+                // A call begins with its name. What brings none goes on with a call whose index was not told yet.
+                .or_else(|| same_id().or(self.last.filter(|_| !is_named)).filter(|&at| has_no_index(at))),
             None => same_id().or(self.last),
         };
         let Some((at, call)) = found.and_then(|at| Some((at, self.calls.get(at)?))) else { return Role::New };
-        let is_named = delta.function.name.as_deref().is_some_and(|name| !name.is_empty());
         let other_id = !id.is_empty() && !call.id.is_empty() && id != call.id;
         if !alone && is_named && (other_id || id.is_empty() && delta.index.is_none()) {
             return Role::New;

@@ -139,6 +139,8 @@ impl CompletionsDecoder {
                 self.cut = true;
                 Ok(())
             }
+            // All of the reply is there.
+            Err(_) if self.finish_reason.is_some() => Ok(()),
             Err(error) => {
                 let message = format!("an event of the stream is broken JSON: {error}");
                 Err(self.fail(draft, ModelError::new(ErrorKind::Protocol, message)))

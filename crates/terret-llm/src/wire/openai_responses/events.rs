@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::lossy::{Fragment, Lossy};
 use crate::transcript::replace_lone_surrogates;
+use crate::wire::lax::if_it_fits;
 
 /// An event of a stream. Which fields it has depends on its type.
 #[derive(Deserialize)]
@@ -45,15 +46,15 @@ pub(super) struct Event<'a> {
 /// A response object: in a stream's lifecycle events, or a plain body.
 #[derive(Default, Deserialize)]
 pub(super) struct Response<'a> {
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) id: Option<Lossy<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) status: Option<Lossy<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) incomplete_details: Option<IncompleteDetails<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) output: Option<Vec<&'a RawValue>>,
-    #[serde(default, deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "if_it_fits")]
     pub(super) usage: Option<Usage>,
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
@@ -63,65 +64,65 @@ pub(super) struct Response<'a> {
 
 #[derive(Deserialize)]
 pub(super) struct IncompleteDetails<'a> {
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) reason: Option<Lossy<'a>>,
 }
 
 /// Token counts; `input_tokens` includes what a cache served or stored.
 #[derive(Deserialize)]
 pub(super) struct Usage {
-    #[serde(default, deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "if_it_fits")]
     pub(super) input_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "if_it_fits")]
     pub(super) input_tokens_details: Option<InputDetails>,
-    #[serde(default, deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "if_it_fits")]
     pub(super) output_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "if_it_fits")]
     pub(super) output_tokens_details: Option<OutputDetails>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct InputDetails {
-    #[serde(default, deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "if_it_fits")]
     pub(super) cached_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "if_it_fits")]
     pub(super) cache_write_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct OutputDetails {
-    #[serde(default, deserialize_with = "lax")]
+    #[serde(default, deserialize_with = "if_it_fits")]
     pub(super) reasoning_tokens: Option<u64>,
 }
 
 /// An output item of any type.
 #[derive(Default, Deserialize)]
 pub(super) struct OutputItem<'a> {
-    #[serde(borrow, rename = "type", default, deserialize_with = "lax")]
+    #[serde(borrow, rename = "type", default, deserialize_with = "if_it_fits")]
     pub(super) kind: Option<Lossy<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) id: Option<Lossy<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) call_id: Option<Lossy<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) name: Option<Lossy<'a>>,
     #[serde(borrow, default)]
     pub(super) arguments: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) input: Option<Lossy<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) namespace: Option<Lossy<'a>>,
     #[serde(borrow, default)]
     pub(super) caller: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) phase: Option<Lossy<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) status: Option<Lossy<'a>>,
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
     #[serde(borrow, default)]
     summary: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) encrypted_content: Option<Lossy<'a>>,
 }
 
@@ -148,13 +149,13 @@ impl<'a> OutputItem<'a> {
 /// A part of a message's content, or of a reasoning item's summary or content.
 #[derive(Default, Deserialize)]
 pub(super) struct ContentPart<'a> {
-    #[serde(borrow, rename = "type", default, deserialize_with = "lax")]
+    #[serde(borrow, rename = "type", default, deserialize_with = "if_it_fits")]
     pub(super) kind: Option<Lossy<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) text: Option<Lossy<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) refusal: Option<Lossy<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
+    #[serde(borrow, default, deserialize_with = "if_it_fits")]
     pub(super) annotations: Option<Vec<&'a RawValue>>,
 }
 
@@ -197,10 +198,4 @@ pub(super) fn verbatim(raw: &RawValue) -> Cow<'_, str> {
         true => Cow::Owned(json.replace(['\n', '\r'], " ")),
         false => json,
     }
-}
-
-/// A value of another shape than promised counts as absent, as `null` does.
-fn lax<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    let raw = Option::<&'de RawValue>::deserialize(deserializer)?;
-    Ok(raw.and_then(|raw| serde_json::from_str(raw.get()).ok()))
 }
