@@ -203,7 +203,7 @@ struct Channel {
     snapshot: Snapshot,
     readers: Vec<Arc<Mutex<Unread>>>,
     /// The end, for readers that come after it.
-    ended: Option<Event>,
+    ended: Option<Box<Event>>,
 }
 
 #[derive(Default)]
@@ -277,7 +277,7 @@ impl Publisher {
         let mut channel = lock(&self.0);
         channel.snapshot.take_in(event);
         if let Event::Ended(_) = event {
-            channel.ended = Some(event.clone());
+            channel.ended = Some(Box::new(event.clone()));
         }
         channel.readers.iter().for_each(|reader| lock(reader).put(event));
     }
@@ -306,7 +306,7 @@ impl Subscriber {
             unread.events.push_back(Event::Snapshot(channel.snapshot.clone()));
         }
         unread.ended = channel.ended.is_some();
-        unread.events.extend(channel.ended.clone());
+        unread.events.extend(channel.ended.as_deref().cloned());
         let unread = Arc::new(Mutex::new(unread));
         channel.readers.push(unread.clone());
         Events { unread, channel: self.0.clone() }
@@ -341,7 +341,11 @@ impl Snapshot {
                 None => self.queue.push(queued.clone()),
             },
             Event::Withdrawn(queued) => self.queue.retain(|waiting| waiting.id != queued.id),
-            Event::Asked(question) => self.asked.push(question.clone()),
+            Event::Asked(question) => {
+                // There is one, nearly always, and it waits long.
+                self.asked.reserve_exact(1);
+                self.asked.push(question.clone());
+            }
             Event::Approved { call } => self.asked.retain(|question| question.call.id != call.id),
             Event::ToolStarted { call } => self.running.push(call.clone()),
             Event::ToolEnded { result } => {

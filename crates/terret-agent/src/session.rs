@@ -91,7 +91,7 @@ impl Session {
         let models = u32::try_from(parts.models.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
         let task = if task == Task::Answer && !parts.hooks.0.is_empty() { Task::AnswerReviewed } else { task };
         let apart = reviewer.is_some();
-        let prompt = Prompt { run, message, limits, tools, models, task, exceeded: None, apart };
+        let prompt = Box::new(Prompt { run, message, limits, tools, models, task, exceeded: None, apart });
         let (commands, inbox) = mpsc::unbounded_channel();
         let (done, report) = oneshot::channel();
         let publisher = Publisher::default();
@@ -117,10 +117,8 @@ impl Session {
             // Who cancels at once may mean a run that a crash has interrupted.
             let begins = |log: &Log| !reins.cancel.is_requested() || log.stale || log.state.run().is_some();
             let report = match log.filter(|log| begins(log)) {
-                Some(log) => {
-                    Driver::new(session.agent, session.journal, session.id, log, reins).run(Box::new(prompt)).await
-                }
-                None => reins.never_started(prompt),
+                Some(log) => Driver::new(session.agent, session.journal, session.id, log, reins).run(prompt).await,
+                None => reins.never_started(prompt.message),
             };
             trace::run_ended(&tracing::Span::current(), &report);
             let _ = done.send(report);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use terret_llm::Message;
+use terret_llm::{Message, UserMessage};
 
 use super::{Driver, Reins};
 use crate::event::{Event, Report};
@@ -17,11 +17,11 @@ pub(super) struct NotDurable {
 
 impl Driver {
     /// Tells of the end, and hands back what was said while the run was ending.
-    pub(super) fn end(mut self, report: Report) -> Report {
+    pub(super) fn end(mut self: Box<Self>, report: Report) -> Report {
         let mut report = self.with_late_messages(report);
         report.undelivered.splice(..0, std::mem::take(&mut self.waited));
         self.publisher.publish(&Event::Ended(report.clone()));
-        let Driver { mut log, unanswered, .. } = self;
+        let Driver { mut log, unanswered, .. } = *self;
         if let Some(append) = unanswered {
             tokio::spawn(async move {
                 let _ = append.await;
@@ -99,9 +99,9 @@ impl Driver {
 
 impl Reins {
     /// Ends a run that was cancelled before it had its turn. Nothing of it is in the session.
-    pub(crate) fn never_started(mut self, prompt: Prompt) -> Report {
+    pub(crate) fn never_started(mut self, prompt: Option<UserMessage>) -> Report {
         let mut report = Report::of(Outcome::Cancelled { reason: self.cancel.reason(), still_running: Vec::new() });
-        report.undelivered.extend(prompt.message.map(|message| Arc::new(message.into())));
+        report.undelivered.extend(prompt.map(|message| Arc::new(message.into())));
         self.inbox.close();
         while let Ok(input) = self.inbox.try_recv() {
             report.undelivered.extend(said(&input));

@@ -142,9 +142,10 @@ impl Driver {
         session: SessionId,
         log: OwnedMutexGuard<Log>,
         reins: Reins,
-    ) -> Self {
+    ) -> Box<Self> {
         let Reins { publisher, inbox, cancel, reviewer } = reins;
-        Self {
+        // Boxed, because a future that is given it holds the room for it twice.
+        Box::new(Self {
             agent,
             journal,
             session,
@@ -172,22 +173,23 @@ impl Driver {
             ending: None,
             handed_back: Vec::new(),
             waited: Vec::new(),
-        }
+        })
     }
 
     /// Runs to the end. What a crash has left in the session is the machine's to judge.
-    pub(crate) async fn run(mut self, mut prompt: Box<Prompt>) -> Report {
-        if let Err(error) = self.catch_up().await {
+    pub(crate) async fn run(mut self: Box<Self>, mut prompt: Box<Prompt>) -> Report {
+        // What isn't waiting for the next input is boxed, here and below: every waiting run would hold the room for it.
+        if let Err(error) = Box::pin(self.catch_up()).await {
             let said = prompt.message.take().map(|message| Arc::new(message.into()));
-            let report = self.not_durable(NotDurable { error, records: Vec::new() }, said).await;
+            let report = Box::pin(self.not_durable(NotDurable { error, records: Vec::new() }, said)).await;
             return self.end(report);
         }
         prompt.exceeded = self.agent.0.shared.as_ref().and_then(SharedBudget::exhausted);
         let mut input = Input::Prompt(*prompt);
         let report = loop {
             let said = said(&input);
-            if let Err(failed) = self.step(input).await {
-                break self.not_durable(failed, said).await;
+            if let Err(failed) = Box::pin(self.step(input)).await {
+                break Box::pin(self.not_durable(failed, said)).await;
             }
             if let Some(report) = self.ending.take() {
                 break report;
@@ -247,13 +249,17 @@ impl Driver {
             self.take_in(record);
         }
         if records.iter().any(|record| matches!(record, Record::Compacted { .. })) {
-            // Nothing depends on it.
-            tokio::select! {
-                () = self.journal.checkpoint(&self.session, self.log.records, &self.log.state) => {}
-                () = self.cancel.requested() => {}
-            }
+            Box::pin(self.checkpoint()).await;
         }
         Ok(())
+    }
+
+    /// Offers the state to the journal. Nothing depends on it, and nobody waits for it after a cancel.
+    async fn checkpoint(&mut self) {
+        tokio::select! {
+            () = self.journal.checkpoint(&self.session, self.log.records, &self.log.state) => {}
+            () = self.cancel.requested() => {}
+        }
     }
 
     /// Makes records durable. An append is never dropped half way: one that doesn't answer after a cancel is left to itself,
@@ -420,7 +426,6 @@ impl Driver {
     async fn next_input(&mut self) -> Input {
         if self.is_stopping() {
             if self.stopped.is_empty() {
-                // Boxed, because every waiting run would hold the room for it.
                 self.stopped = Box::pin(self.stop_everything()).await;
             }
             if let Some(input) = self.stopped.pop_front() {
