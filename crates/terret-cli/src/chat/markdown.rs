@@ -6,7 +6,7 @@
 
 use anstyle::Style;
 
-use super::look::{BOLD, CODE, DIM, Look, columns};
+use super::look::{CODE, DIM, Look, columns};
 use super::wrap::Wrap;
 use crate::output::clean;
 
@@ -244,7 +244,13 @@ impl Markdown {
             Line::Verbatim | Line::Fence => {
                 let style = match self.line {
                     Line::Fence => DIM,
-                    _ if self.fence.is_some() => if self.base == DIM { DIM } else { CODE },
+                    _ if self.fence.is_some() => {
+                        if self.base == DIM {
+                            DIM
+                        } else {
+                            CODE
+                        }
+                    }
                     _ => self.base,
                 };
                 match c {
@@ -264,17 +270,16 @@ impl Markdown {
                     }
                     return self.put(c);
                 }
+                if !self.marks.starts_with(c) {
+                    self.marks(c);
+                }
                 let is_mark = match self.emphasis.code {
                     Some(_) => c == '`',
                     None => matches!(c, '*' | '_' | '`' | '~'),
                 };
                 if is_mark {
-                    if !self.marks.starts_with(c) {
-                        self.marks(c);
-                    }
                     return self.marks.push(c);
                 }
-                self.marks(c);
                 match c {
                     '\\' if self.emphasis.code.is_none() => self.emphasis.escaped = true,
                     c => self.put(c),
@@ -298,8 +303,8 @@ impl Markdown {
             return;
         }
         let word = |c: char| c.is_alphanumeric();
-        let opens = !after.is_whitespace() && !(mark == '_' && word(before));
-        let closes = !before.is_whitespace() && !(mark == '_' && word(after));
+        let opens = !(after.is_whitespace() || mark == '_' && word(before));
+        let closes = !(before.is_whitespace() || mark == '_' && word(after));
         let (bold, italic) = (number == 2 || number == 3, number == 1 || number == 3);
         let on = match mark {
             '~' => emphasis.struck,
@@ -324,10 +329,10 @@ impl Markdown {
     fn put(&mut self, c: char) {
         let mut style = self.base;
         if self.line == Line::Heading {
-            style = style | BOLD;
+            style = style.bold();
         }
         if self.emphasis.bold {
-            style = style | BOLD;
+            style = style.bold();
         }
         if self.emphasis.italic {
             style = style.italic();
@@ -355,7 +360,14 @@ mod tests {
         let mut markdown = Markdown::new(look, 40, Style::new());
         pieces.iter().for_each(|piece| markdown.push(piece));
         markdown.end();
-        let names = [("\u{1b}[1m", "<b>"), ("\u{1b}[3m", "<i>"), ("\u{1b}[36m", "<c>"), ("\u{1b}[2m", "<d>"), ("\u{1b}[0m", "</>"), ("\u{1b}[9m", "<s>")];
+        let names = [
+            ("\u{1b}[1m", "<b>"),
+            ("\u{1b}[3m", "<i>"),
+            ("\u{1b}[36m", "<c>"),
+            ("\u{1b}[2m", "<d>"),
+            ("\u{1b}[0m", "</>"),
+            ("\u{1b}[9m", "<s>"),
+        ];
         let named = |row: String| names.iter().fold(row, |row, (escape, name)| row.replace(escape, name));
         markdown.rows().into_iter().map(named).collect()
     }
@@ -377,12 +389,15 @@ mod tests {
             ("- one\n* two\n  + three", &["• one", "• two", "  • three"]),
             ("1. one\n10) ten", &["1. one", "10) ten"]),
             ("2026 was", &["2026 was"]),
-            ("> said", &["<d>│</> said"]),
+            ("> said", &["<d>│ </>said"]),
             ("---", &["<d>────────────────────────</>"]),
             ("**bold\nnot", &["<b>bold</>", "not"]),
             ("#hashtag", &["#hashtag"]),
             ("a\n\nb", &["a", "", "b"]),
-            ("```rust\n# x *y*\n\tz\n```\n*i*", &["<d>```rust</>", "  <c># x *y*</>", "  <c>    z</>", "<d>```</>", "<i>i</>"]),
+            (
+                "```rust\n# x *y*\n\tz\n```\n*i*",
+                &["<d>```rust</>", "  <c># x *y*</>", "  <c>    z</>", "<d>```</>", "<i>i</>"],
+            ),
             ("````\n```\n````\n# h", &["<d>````</>", "  <c>```</>", "<d>````</>", "<b>h</>"]),
         ] {
             assert_eq!(shown(STYLED, &[text]), rows, "{text}");
