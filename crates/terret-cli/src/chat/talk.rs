@@ -365,6 +365,7 @@ impl Talk {
     }
 
     async fn greet(&mut self) {
+        let transcript = self.desk.session.transcript().await;
         let folder = crate::output::shortened_folder(&self.desk.task.folder.display().to_string());
         let name = self.look.paint(BOLD, "terret");
         let width = self.screen.width();
@@ -376,8 +377,9 @@ impl Talk {
             "/help says what you can do; nothing is kept"
         };
         self.screen.line(&self.look.paint(DIM, &fit(hint, width)));
-        self.screen.line("");
-        let transcript = self.desk.session.transcript().await;
+        if !transcript.is_empty() {
+            self.screen.line("");
+        }
         transcript.iter().for_each(|message| self.status.see(message));
         let last = transcript.iter().rposition(|message| matches!(**message, Message::User(_)));
         if let Some(last) = last {
