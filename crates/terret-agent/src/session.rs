@@ -35,6 +35,11 @@ impl Session {
         &self.id
     }
 
+    /// The same session with another agent, for the runs that are started with what this returns.
+    pub fn with_agent(&self, agent: Agent) -> Self {
+        Self { agent, ..self.clone() }
+    }
+
     /// Starts a run. It waits for a run of this session that hasn't ended. Needs a tokio runtime.
     pub fn prompt(&self, prompt: impl Into<UserPrompt>) -> Run {
         self.start(Some(prompt.into()), Task::Answer, Reviewer::default())

@@ -1,5 +1,6 @@
 //! The program `terret`: parse, run, exit.
 
+mod chat;
 mod cli;
 mod commands;
 mod config;
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
                 output::fail_to_start(cli.run.format(), &problem);
                 problem.exit.into()
             }
-            None => commands::run::run(cli.run),
+            None => commands::run::run_or_talk(cli.run),
         },
         Some(Command::Run(args)) => commands::run::run(args),
         Some(Command::Auth(command)) => commands::auth::run(command),
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         Some(Command::Completions(args)) => commands::generated::completions(&args),
         Some(Command::Man(args)) => commands::generated::man(&args),
         Some(Command::Resume(args)) => match args.into_run() {
-            Ok(args) => commands::run::run(args),
+            Ok(args) => commands::run::run_or_talk(args),
             Err(error) => cli::complain(&error, std::env::args_os().skip(1)),
         },
         Some(Command::Models(args)) => commands::models::run(&args),

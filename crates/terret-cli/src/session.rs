@@ -214,6 +214,27 @@ impl Chosen {
         Ok(Opened { session, interrupted, kept: true, messages: transcript.len(), unanswered })
     }
 
+    /// A new one, kept as this one is.
+    pub(crate) fn another(&self) -> Self {
+        match self.journal() {
+            None => Chosen::Unkept,
+            Some(journal) => Chosen::New { journal: journal.clone(), id: SessionId::new() },
+        }
+    }
+
+    /// Where it is kept.
+    pub(crate) fn journal(&self) -> Option<&SqliteJournal> {
+        match self {
+            Chosen::Unkept => None,
+            Chosen::New { journal, .. } | Chosen::Old { journal, .. } => Some(journal),
+        }
+    }
+
+    /// Notes what later runs need again.
+    pub(crate) fn set_up(&self, id: &SessionId, setup: &Setup) -> Result<(), Problem> {
+        self.journal().map_or(Ok(()), |journal| journal.set_up(id, setup).map_err(|error| failed(&error)))
+    }
+
     /// Takes back what opening it has made, if nothing was said after all.
     pub(crate) fn abandon(&self, opened: Opened) {
         drop(opened);

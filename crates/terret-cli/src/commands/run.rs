@@ -13,6 +13,7 @@ use terret::llm::{Options, ToolCall, ToolSpec};
 use terret::store::Setup;
 use terret::tools::{Workspace, workspace_tools};
 
+use crate::chat;
 use crate::cli::{OutputFormat, RunArgs};
 use crate::config::Config;
 use crate::context::{Context, Skills};
@@ -26,7 +27,16 @@ use crate::sandbox;
 use crate::session::{self, Chosen, Interrupted, Opened};
 use crate::signals::Signals;
 
-pub(crate) fn run(mut args: RunArgs) -> ExitCode {
+/// Runs a prompt; without one, talks with somebody at a terminal.
+pub(crate) fn run_or_talk(args: RunArgs) -> ExitCode {
+    begin(args, chat::is_meant)
+}
+
+pub(crate) fn run(args: RunArgs) -> ExitCode {
+    begin(args, |_| false)
+}
+
+fn begin(mut args: RunArgs, talks: impl Fn(&RunArgs) -> bool) -> ExitCode {
     let mut format = args.format();
     let exit = session::choose(&mut args).and_then(|chosen| {
         let folder = folder(args.cd.as_deref(), chosen.setup().folder.as_deref())?;
@@ -38,7 +48,11 @@ pub(crate) fn run(mut args: RunArgs) -> ExitCode {
             chosen => chosen,
         };
         format = args.format();
+        let talks = talks(&args);
         let task = Task { args, config, folder };
+        if talks {
+            return in_runtime(async || chat::run(chosen, task).await);
+        }
         let exit = block_on(async |signals| run_in(&chosen, &task, signals).await);
         chosen.close();
         exit
@@ -51,14 +65,17 @@ pub(crate) fn run(mut args: RunArgs) -> ExitCode {
 }
 
 /// What is to be done, and how.
-struct Task {
-    args: RunArgs,
-    config: Config,
-    folder: PathBuf,
+pub(crate) struct Task {
+    pub(crate) args: RunArgs,
+    pub(crate) config: Config,
+    pub(crate) folder: PathBuf,
 }
 
 async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, Problem> {
     let Task { args, folder, .. } = task;
+    if args.prompt.is_none() && io::stdin().is_terminal() && !args.session.goes_on() {
+        return Err(no_prompt());
+    }
     let session_setup = chosen.setup();
     let Prepared { agent, skills, expected, setup } = tokio::select! {
         biased;
@@ -165,9 +182,13 @@ fn tell_of_limits(interrupted: &Interrupted, args: &RunArgs) {
 /// The run has a thread of its own: this one writes, and a reader that doesn't read must keep neither the run's clocks
 /// nor a signal from being heard.
 pub(crate) fn block_on(program: impl AsyncFnOnce(Signals) -> Result<Exit, Problem>) -> Result<Exit, Problem> {
+    in_runtime(async || program(Signals::listen()).await)
+}
+
+fn in_runtime(program: impl AsyncFnOnce() -> Result<Exit, Problem>) -> Result<Exit, Problem> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| Problem::new(Exit::RunFailed, format!("can't start: {error}")))?;
-    let exit = runtime.block_on(async { program(Signals::listen()).await });
+    let exit = runtime.block_on(program());
     // What the run holds is let go of (its temporary folder, say). But a tool that could not be stopped must not keep the
     // program alive, nor standard input that never ends.
     runtime.shutdown_timeout(Duration::from_millis(500));
@@ -233,19 +254,16 @@ pub(crate) fn equip(args: &RunArgs, folder: &Path) -> Result<Equipment, Problem>
     Ok(Equipment { system, tools, context, expected, workspace })
 }
 
-struct Prepared {
-    agent: Agent,
-    skills: Skills,
+pub(crate) struct Prepared {
+    pub(crate) agent: Agent,
+    pub(crate) skills: Skills,
     expected: Option<Expected>,
     /// What a later run that goes on with the session needs again.
-    setup: Setup,
+    pub(crate) setup: Setup,
 }
 
-async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
+pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
     let Task { args, config, folder } = task;
-    if args.prompt.is_none() && io::stdin().is_terminal() && !args.session.goes_on() {
-        return Err(no_prompt());
-    }
     let mut asked = model::asked(args, session, config);
     let model::Chosen { model, effort } = model::choose(&mut asked, args.api_key_file.as_deref(), config).await?;
     let setup = Setup { folder: Some(folder.display().to_string()), ..model::without_secrets(&asked) };

@@ -38,7 +38,7 @@ impl Terret {
     }
 
     /// A further command line in a world that is there.
-    fn of(world: Arc<TempDir>) -> Self {
+    pub(crate) fn of(world: Arc<TempDir>) -> Self {
         let at = |name: &str| world.path().canonicalize().unwrap().join(name);
         let mut command = Command::new(env!("CARGO_BIN_EXE_terret"));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
@@ -324,7 +324,7 @@ pub(crate) fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn sessions(world: &TempDir) -> SqliteJournal {
+pub(crate) fn sessions(world: &TempDir) -> SqliteJournal {
     SqliteJournal::new(world.path().join("home/.state/terret/sessions"))
 }
 

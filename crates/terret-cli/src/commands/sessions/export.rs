@@ -10,6 +10,7 @@ use super::{find, unwritable};
 use crate::exit::{Exit, Problem};
 use crate::output::{self, clean, clean_json};
 use crate::session;
+use terret::agent::SessionId;
 
 #[derive(Args)]
 pub(crate) struct Export {
@@ -93,6 +94,12 @@ pub(super) fn run(journal: &SqliteJournal, args: &Export) -> Result<Exit, Proble
         output::complain(&format!("{damage}; the rest was written"));
     }
     Ok(if damage.is_empty() { Exit::Completed } else { Exit::RunFailed })
+}
+
+/// Writes a session to a file, as what the end of its name says.
+pub(crate) fn to_file(journal: &SqliteJournal, session: &SessionId, file: &Path) -> Result<(), Problem> {
+    let args = Export { session: session.to_string(), format: None, output: Some(file.to_owned()) };
+    run(journal, &args).map(drop)
 }
 
 fn write(

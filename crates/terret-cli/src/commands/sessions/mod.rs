@@ -45,6 +45,8 @@ pub(crate) enum Sessions {
     Check(check::Check),
 }
 
+pub(crate) use export::to_file as export;
+
 pub(crate) fn run(command: Sessions) -> ExitCode {
     finish(places::sessions().and_then(|folder| {
         let journal = SqliteJournal::new(folder);

@@ -1,0 +1,417 @@
+//! The conversation: one session, many runs, and somebody who types meanwhile.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use terret::agent::machine::{Outcome, Queued};
+use terret::agent::{Event, Question, Report, Run, RunHandle};
+use terret::llm::{Content, Message, StopReason};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::editor::Editor;
+use super::history::History;
+use super::input::{Arrivals, Input, Told, Typed, suspend};
+use super::look::{ASKING, BAD, BOLD, DIM, Look, columns, fit};
+use super::screen::{Live, Screen};
+use super::status::Status;
+use super::view::View;
+use super::{Desk, calls};
+use crate::exit::{Exit, Problem};
+use crate::output::line;
+use crate::signals;
+
+pub(crate) struct Talk {
+    pub(super) desk: Desk,
+    pub(super) look: Look,
+    pub(super) screen: Screen,
+    pub(super) view: View,
+    pub(super) status: Status,
+    pub(super) editor: Editor,
+    pub(super) history: History,
+    pub(super) busy: Option<Busy>,
+    pub(super) queue: Vec<Queued>,
+    pub(super) questions: VecDeque<Question>,
+    pub(super) mode: Mode,
+    /// What was being typed when a question came.
+    pub(super) stash: String,
+    /// A word for the person, until the next key.
+    pub(super) notice: Option<String>,
+    /// Whether the next Ctrl-C leaves.
+    pub(super) leaving: bool,
+    pub(super) exit: Option<Exit>,
+}
+
+/// A run that goes on.
+pub(super) struct Busy {
+    run: Run,
+    pub(super) handle: RunHandle,
+    since: Instant,
+}
+
+/// What the keys are for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// To say something.
+    Say,
+    /// To decide about the first question.
+    Decide,
+    /// To edit the arguments of its call.
+    Edit,
+    /// To say why it is denied.
+    Reason,
+}
+
+/// How often the rows at the end are drawn at most, while a reply streams.
+const FRAME: Duration = Duration::from_millis(25);
+/// How long a run may take to stop when the program is told to.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+impl Talk {
+    pub(super) fn new(desk: Desk, look: Look, screen: Screen) -> Self {
+        let status = Status::new(desk.agent.model().spec(), desk.cost_so_far());
+        let history = History::load(desk.is_kept());
+        Self {
+            desk,
+            look,
+            screen,
+            view: View::new(look),
+            status,
+            editor: Editor::default(),
+            history,
+            busy: None,
+            queue: Vec::new(),
+            questions: VecDeque::new(),
+            mode: Mode::Say,
+            stash: String::new(),
+            notice: None,
+            leaving: false,
+            exit: None,
+        }
+    }
+
+    /// Talks until somebody leaves.
+    pub(super) async fn go_on(mut self) -> Result<Exit, Problem> {
+        let gone = |error: io::Error| Problem::new(Exit::RunFailed, format!("the terminal can't be used: {error}"));
+        let mut arrivals = Arrivals::listen().map_err(gone)?;
+        let mut input = if self.look.moves { Input::keys() } else { Input::lines() };
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut drawn = Instant::now();
+        let mut dirty = true;
+        self.greet().await;
+        self.draw().map_err(gone)?;
+        while self.exit.is_none() {
+            tokio::select! {
+                biased;
+                told = arrivals.next() => {
+                    self.told(told).map_err(gone)?;
+                    self.draw().map_err(gone)?;
+                }
+                typed = input.next() => {
+                    self.typed(typed).await.map_err(gone)?;
+                    self.draw().map_err(gone)?;
+                    (dirty, drawn) = (false, Instant::now());
+                }
+                event = next_of(&mut self.busy) => {
+                    self.event(event);
+                    dirty = true;
+                }
+                () = tokio::time::sleep_until(drawn + FRAME), if dirty => {
+                    self.draw().map_err(gone)?;
+                    (dirty, drawn) = (false, Instant::now());
+                }
+                _ = second.tick(), if self.busy.is_some() => dirty = true,
+            }
+        }
+        let exit = self.exit.unwrap_or(Exit::Completed);
+        self.last_words(exit, &mut arrivals).await;
+        // Nobody may be there to be told.
+        let _ = self.screen.leave();
+        self.desk.close();
+        Ok(exit)
+    }
+
+    /// Lets a run that goes on end.
+    async fn last_words(&mut self, exit: Exit, arrivals: &mut Arrivals) {
+        if let Some(busy) = &self.busy {
+            busy.handle.cancel(exit.reason());
+        }
+        let patience = tokio::time::sleep(LAST_WORDS);
+        tokio::pin!(patience);
+        while self.busy.is_some() {
+            tokio::select! {
+                biased;
+                // Whoever says it twice means it.
+                Told::Terminate | Told::Interrupt = arrivals.next() => break,
+                event = next_of(&mut self.busy) => self.event(event),
+                () = &mut patience => break,
+            }
+        }
+        if self.desk.is_kept() && self.desk.has_messages().await {
+            let id = crate::output::quoted(self.desk.session.id().as_str());
+            self.view.note(&mut self.screen, DIM, &format!("terret -r {id} goes on with this session"));
+        }
+    }
+
+    fn told(&mut self, told: Told) -> io::Result<()> {
+        match told {
+            Told::Interrupt if self.busy.is_some() => self.interrupt(),
+            Told::Interrupt => self.exit = Some(Exit::Interrupted),
+            Told::Terminate => self.exit = Some(Exit::Terminated),
+            Told::Suspend => self.suspend()?,
+            // Whoever has had the terminal meanwhile may have changed it.
+            Told::Continue => {
+                self.screen.leave()?;
+                self.screen.enter()?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
+        self.screen.aside(suspend)
+    }
+
+    async fn typed(&mut self, typed: Typed) -> io::Result<()> {
+        match typed {
+            Typed::Key(key) => self.key(key).await?,
+            Typed::Pasted(text) => self.paste(&text),
+            Typed::Line(line) => self.line(&line).await?,
+            Typed::Resized => {
+                self.screen.resized();
+                self.view.resized(self.screen.width());
+            }
+            Typed::End => self.exit = Some(if self.look.moves { Exit::Terminated } else { Exit::Completed }),
+        }
+        Ok(())
+    }
+
+    pub(super) fn start(&mut self, run: Run) {
+        self.status.took = None;
+        let handle = run.handle();
+        self.busy = Some(Busy { run, handle, since: Instant::now() });
+    }
+
+    /// Ends the run, and keeps what it has done.
+    pub(super) fn interrupt(&mut self) {
+        if let Some(busy) = &self.busy {
+            busy.handle.cancel(signals::INTERRUPTED);
+        }
+    }
+
+    fn event(&mut self, event: Option<Event>) {
+        let Some(event) = event else {
+            self.busy = None;
+            return;
+        };
+        match &event {
+            Event::Queued(queued) => match self.queue.iter_mut().find(|waiting| waiting.id == queued.id) {
+                Some(waiting) => *waiting = queued.clone(),
+                None => self.queue.push(queued.clone()),
+            },
+            Event::Withdrawn(queued) => {
+                self.queue.retain(|waiting| waiting.id != queued.id);
+                self.editor.put_before(&said(&queued.message));
+            }
+            Event::Message(message) => {
+                self.queue.retain(|queued| !std::sync::Arc::ptr_eq(&queued.message, message));
+                self.status.see(message);
+                self.status.pay(message);
+            }
+            Event::Compacted { .. } => self.status.forget_context(),
+            Event::Asked(question) => self.ask(question),
+            Event::Approved { call } => self.answered(&call.id),
+            Event::ToolEnded { result } => {
+                if let Message::ToolResult(result) = &**result {
+                    self.answered(&result.tool_call_id);
+                }
+            }
+            Event::Snapshot(snapshot) => {
+                self.queue = snapshot.queue.clone();
+                let known: Vec<String> = self.questions.iter().map(|question| question.call.id.clone()).collect();
+                snapshot.asked.iter().filter(|asked| !known.contains(&asked.call.id)).for_each(|asked| self.ask(asked));
+            }
+            Event::Cancelled { .. } | Event::Expired => self.stop_asking(),
+            Event::Ended(report) => return self.ended(report),
+            _ => {}
+        }
+        self.view.event(&event, &mut self.screen);
+    }
+
+    fn ended(&mut self, report: &Report) {
+        self.status.took = self.busy.take().map(|busy| busy.since.elapsed());
+        self.view.end(&mut self.screen);
+        self.stop_asking();
+        self.queue.clear();
+        self.status.settle(report.spent.cost);
+        match &report.outcome {
+            Outcome::Completed if report.stop_reason == Some(StopReason::Length) => {
+                let cut = "the answer was cut off at the output limit (--max-output-tokens raises it)";
+                self.view.note(&mut self.screen, BAD, cut);
+            }
+            Outcome::Completed => {}
+            Outcome::Cancelled { reason, .. } if reason == signals::INTERRUPTED => {
+                self.view.note(&mut self.screen, DIM, "interrupted; /continue lets it go on");
+            }
+            outcome => self.view.note(&mut self.screen, BAD, &outcome.to_string()),
+        }
+        if !report.still_running.is_empty() {
+            let note = format!("still running, because it could not be stopped: {}", report.still_running.join(", "));
+            self.view.note(&mut self.screen, BAD, &note);
+        }
+        let undelivered: Vec<String> = report.undelivered.iter().map(|message| said(message)).collect();
+        if !undelivered.is_empty() {
+            self.editor.put_before(&undelivered.join("\n"));
+        }
+        if !self.look.moves {
+            let status = self.status.line(None, 0, usize::MAX);
+            self.screen.line(&status);
+        }
+    }
+
+    fn ask(&mut self, question: &Question) {
+        self.questions.push_back(question.clone());
+        if self.questions.len() == 1 {
+            self.stash = self.editor.take();
+            self.put_question();
+        }
+    }
+
+    /// Shows the first question.
+    fn put_question(&mut self) {
+        let Some(question) = self.questions.front().cloned() else { return };
+        self.mode = Mode::Decide;
+        self.view.note(&mut self.screen, DIM, "");
+        for row in calls::question(self.look, self.screen.width(), &question.call, &question.text) {
+            self.screen.line(&row);
+        }
+        if !self.look.moves {
+            self.screen.line(CHOICES);
+        }
+    }
+
+    /// A call needs no decision any more.
+    pub(super) fn answered(&mut self, call_id: &str) {
+        let first = self.questions.front().is_some_and(|question| question.call.id == call_id);
+        self.questions.retain(|question| question.call.id != call_id);
+        match (first, self.questions.is_empty()) {
+            (true, false) => self.put_question(),
+            (true, true) => self.stop_asking(),
+            (false, _) => {}
+        }
+    }
+
+    fn stop_asking(&mut self) {
+        self.questions.clear();
+        if self.mode != Mode::Say {
+            self.mode = Mode::Say;
+            let stash = std::mem::take(&mut self.stash);
+            self.editor.set(&stash);
+        }
+    }
+
+    /// Draws the rows at the end.
+    pub(super) fn draw(&mut self) -> io::Result<()> {
+        let width = self.screen.width();
+        let most = (self.screen.height() / 2).max(3);
+        let mut below = Vec::new();
+        let prompt = self.look.shown(match self.mode {
+            Mode::Say | Mode::Decide => "› ",
+            Mode::Edit => "arguments › ",
+            Mode::Reason => "why not? › ",
+        });
+        let cursor = if self.mode == Mode::Decide {
+            let choices = fit(CHOICES, width.saturating_sub(2)).into_owned();
+            below.push(self.look.paint(ASKING, &choices));
+            (0, columns(&choices) + 1)
+        } else {
+            let indent = columns(&prompt);
+            let laid = self.editor.lay_out(width.saturating_sub(indent));
+            // The rows around the cursor.
+            let first = (laid.cursor.0 + 1).saturating_sub(most);
+            for (n, row) in laid.rows.iter().enumerate().skip(first).take(most) {
+                let lead = if n == 0 { self.look.paint(BOLD, &prompt) } else { " ".repeat(indent) };
+                below.push(lead + row);
+            }
+            (laid.cursor.0 - first, laid.cursor.1 + indent)
+        };
+        let busy = self.busy.as_ref().map(|busy| (self.view.doing(), busy.since.elapsed()));
+        let waiting = if self.mode == Mode::Say { busy } else { busy.map(|(_, time)| ("waiting for you", time)) };
+        let queued: Vec<&Queued> = self.waiting().collect();
+        if let Some(notice) = &self.notice {
+            below.push(self.look.paint(DIM, &fit(notice, width)));
+        }
+        below.push(self.look.paint(DIM, &self.status.line(waiting, queued.len(), width)));
+        let mut above = Vec::new();
+        for queued in queued.iter().rev().take(3).rev() {
+            let kind = if queued.kind == terret::agent::machine::QueueKind::Steering { "next" } else { "then" };
+            let row = format!("  {kind}: {}", line(&said(&queued.message)));
+            above.push(self.look.paint(DIM, &fit(&row, width)));
+        }
+        let room = self.screen.height().saturating_sub(below.len() + above.len() + 2);
+        let mut rows = self.view.rows(width);
+        rows.drain(..rows.len().saturating_sub(room));
+        rows.push(String::new());
+        rows.append(&mut above);
+        let cursor = (rows.len() + cursor.0, cursor.1);
+        rows.append(&mut below);
+        self.screen.draw(Live { rows, cursor })
+    }
+
+    /// What waits to be said; a prompt waits for an instant, and isn't meant.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Queued> {
+        self.queue.iter()
+    }
+
+    async fn greet(&mut self) {
+        let transcript = self.desk.session.transcript().await;
+        let folder = crate::output::shortened_folder(&self.desk.task.folder.display().to_string());
+        let name = self.look.paint(BOLD, "terret");
+        let width = self.screen.width();
+        let about = format!(" {} · {folder}", env!("CARGO_PKG_VERSION"));
+        self.screen.line(&format!("{name}{}", self.look.paint(DIM, &fit(&line(&about), width.saturating_sub(6)))));
+        let hint = if self.desk.is_kept() {
+            "/help says what you can do"
+        } else {
+            "/help says what you can do; nothing is kept"
+        };
+        self.screen.line(&self.look.paint(DIM, &fit(hint, width)));
+        if !transcript.is_empty() {
+            self.screen.line("");
+        }
+        transcript.iter().for_each(|message| self.status.see(message));
+        let last = transcript.iter().rposition(|message| matches!(**message, Message::User(_)));
+        if let Some(last) = last {
+            if last > 0 {
+                self.view.note(&mut self.screen, DIM, &format!("… {last} earlier messages"));
+            }
+            transcript.iter().skip(last).for_each(|message| self.view.recall(message, &mut self.screen));
+        }
+        if self.desk.interrupted {
+            self.view.note(&mut self.screen, DIM, "the last run was interrupted, and goes on");
+            let run = self.desk.session.go_on();
+            self.start(run);
+        }
+    }
+}
+
+pub(super) const CHOICES: &str = "y once · a for this run · e edit · n no";
+
+/// The next event of the run, if there is one.
+async fn next_of(busy: &mut Option<Busy>) -> Option<Event> {
+    match busy {
+        Some(busy) => busy.run.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn said(message: &Message) -> String {
+    match message {
+        Message::User(message) => {
+            let text: Vec<&str> = message.content.iter().filter_map(Content::as_text).collect();
+            text.join("\n")
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,389 @@
+//! The line mode, as somebody at a terminal sees it.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::num::NonZero;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, ExitStatus};
+use std::sync::{Arc, Mutex};
+
+use pty_process::Size;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::termios::{LocalModes, tcgetattr};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use terret::llm::Message;
+
+use crate::terret::{Terret, eventually, sessions};
+
+const ENTER: &str = "\r";
+const ESC: &str = "\u{1b}";
+const CTRL_C: &str = "\u{3}";
+const CTRL_D: &str = "\u{4}";
+const UP: &str = "\u{1b}[A";
+const ALT_ENTER: &str = "\u{1b}\r";
+
+/// Somebody at a terminal in which the program runs.
+struct Seat {
+    child: Child,
+    outside: Arc<pty_process::blocking::Pty>,
+    terminal: Arc<Mutex<vt100::Parser>>,
+    /// The terminal as the program has it; also keeps it there when the program is gone.
+    inside: OwnedFd,
+    world: Arc<TempDir>,
+}
+
+impl Seat {
+    fn take(terret: Terret) -> Self {
+        Self::of_size(terret, 24, 80)
+    }
+
+    fn of_size(terret: Terret, rows: u16, columns: u16) -> Self {
+        let (command, world) = terret.into_command();
+        let (outside, inside) = pty_process::blocking::open().unwrap();
+        outside.resize(Size::new(rows, columns)).unwrap();
+        let name = rustix::pty::ptsname(&outside, Vec::new()).unwrap();
+        let kept = fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        // Under a shell, as the first program of a terminal can't be stopped.
+        let mut seated =
+            pty_process::blocking::Command::new("/bin/sh").arg("-c").arg("trap : INT; \"$@\"; exit $?").arg("sh");
+        seated = seated.arg(command.get_program()).args(command.get_args()).env_clear();
+        seated = seated.env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
+        for (name, value) in command.get_envs().filter_map(|(name, value)| Some((name, value?))) {
+            seated = seated.env(name, value);
+        }
+        let child = seated.current_dir(command.get_current_dir().unwrap()).spawn(inside).unwrap();
+        let outside = Arc::new(outside);
+        let terminal = Arc::new(Mutex::new(vt100::Parser::new(cells(rows), cells(columns), 500)));
+        let (reader, screen) = (outside.clone(), terminal.clone());
+        std::thread::spawn(move || {
+            let mut piece = [0; 8192];
+            while let Ok(n @ 1..) = (&*reader).read(&mut piece) {
+                screen.lock().unwrap().process(&piece[..n]);
+            }
+        });
+        Self { child, outside, terminal, inside: kept.into(), world }
+    }
+
+    fn types(&self, keys: &str) -> &Self {
+        (&*self.outside).write_all(keys.as_bytes()).unwrap();
+        self
+    }
+
+    /// Waits until the screen shows this.
+    #[track_caller]
+    fn sees(&self, text: &str) -> &Self {
+        self.until(text, |screen| screen.contains(text))
+    }
+
+    #[track_caller]
+    fn sees_no_more(&self, text: &str) -> &Self {
+        self.until(text, |screen| !screen.contains(text))
+    }
+
+    #[track_caller]
+    fn until(&self, what: &str, shows: impl Fn(&str) -> bool) -> &Self {
+        let patience = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !shows(&self.screen()) {
+            assert!(std::time::Instant::now() < patience, "{what:?} in:\n{}", self.screen());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        self
+    }
+
+    /// What the screen shows.
+    fn screen(&self) -> String {
+        self.terminal.lock().unwrap().screen().contents()
+    }
+
+    fn resize(&self, rows: u16, columns: u16) {
+        self.terminal.lock().unwrap().screen_mut().set_size(cells(rows), cells(columns));
+        self.outside.resize(Size::new(rows, columns)).unwrap();
+    }
+
+    /// Whether keys come as they are, and not as lines.
+    fn is_raw(&self) -> bool {
+        !tcgetattr(self.inside.as_fd()).unwrap().local_modes.contains(LocalModes::ICANON)
+    }
+
+    /// The program under the shell.
+    fn program(&self) -> Pid {
+        let path = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let pid = eventually(|| fs::read_to_string(&path).ok()?.split_whitespace().next()?.parse().ok());
+        Pid::from_raw(pid).unwrap()
+    }
+
+    /// Waits for the end, and sees to it that the terminal is as it was.
+    #[track_caller]
+    fn exits(mut self, code: i32) -> Self {
+        let status: ExitStatus = self.child.wait().unwrap();
+        assert_eq!(status.code(), Some(code), "{}", self.screen());
+        let modes = tcgetattr(self.inside.as_fd()).unwrap().local_modes;
+        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG));
+        let terminal = self.terminal.lock().unwrap();
+        assert!(!terminal.screen().bracketed_paste() && !terminal.screen().hide_cursor());
+        drop(terminal);
+        self
+    }
+
+    /// The transcript of its one session.
+    fn transcript(&self) -> Vec<Value> {
+        let journal = sessions(&self.world);
+        let infos = journal.list().unwrap();
+        assert_eq!(infos.len(), 1);
+        let state = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+            .block_on(async { terret::agent::Journal::resume(&journal, &infos[0].id).await.unwrap().state });
+        state.transcript().iter().map(|message: &Arc<Message>| serde_json::to_value(&**message).unwrap()).collect()
+    }
+
+    /// What the user has said, in order.
+    fn said(&self) -> Vec<String> {
+        let said = self.transcript().into_iter().filter(|message| message["role"] == "user");
+        said.map(|message| crate::terret::text_of(&message)).collect()
+    }
+}
+
+fn cells(count: u16) -> NonZero<u16> {
+    NonZero::new(count).unwrap()
+}
+
+fn seat(replies: impl IntoIterator<Item = Value>) -> Seat {
+    Seat::take(Terret::new().script(replies))
+}
+
+fn text(text: &str) -> Value {
+    json!({"text": text})
+}
+
+/// A reply that begins, and goes on until somebody stops it.
+fn endless(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}], "stall": true})
+}
+
+fn call(tool: &str, arguments: Value) -> Value {
+    json!({"content": [{"type": "toolCall", "id": "c1", "name": tool, "arguments": arguments}]})
+}
+
+#[test]
+fn a_session_is_talked_through_and_can_be_gone_on_with() {
+    let seat = seat([text("# Title\n\nSome **bold** `code`.\n\n- an item"), text("Second answer.")]);
+    seat.sees("/help says").types("hello").types(ENTER).sees("• an item");
+    let screen = seat.screen();
+    assert!(
+        screen.contains("› hello") && screen.contains("\nTitle\n") && screen.contains("Some bold code."),
+        "{screen}"
+    );
+    seat.types("more").types(ENTER).sees("Second answer.").types(CTRL_D).sees("goes on with this session");
+    let seat = seat.exits(0);
+    assert_eq!(seat.said(), ["hello", "more"]);
+
+    let again = Seat::take(Terret::of(seat.world.clone()).script([text("Third.")]).args(["-c"]));
+    again.sees("› more").sees("Second answer.").types("on").types(ENTER).sees("Third.").types("/quit").types(ENTER);
+    assert_eq!(again.exits(0).said(), ["hello", "more", "on"]);
+}
+
+#[test]
+fn an_interruption_keeps_what_was_done_and_the_session_goes_on() {
+    for key in [ESC, CTRL_C] {
+        let seat = seat([call("ls", json!({})), endless("Half an answer"), text("The rest.")]);
+        seat.sees("/help").types("go").types(ENTER).sees("Half an answer").types(key).sees("interrupted");
+        seat.types("and now").types(ENTER).sees("The rest.").sees("Half an answer").types(CTRL_D);
+        let transcript = seat.exits(0).transcript();
+        let roles: Vec<&str> = transcript.iter().map(|message| message["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["user", "assistant", "toolResult", "user", "assistant"]);
+    }
+}
+
+#[test]
+fn an_interruption_stops_the_tool_at_once() {
+    let seat = Seat::take(
+        Terret::new()
+            .script([call("bash", json!({"command": "touch begun; sleep 600"})), text("On.")])
+            .args(["--permission-mode", "full"]),
+    );
+    seat.sees("/help").types("go").types(ENTER);
+    let begun = seat.world.path().join("project/begun");
+    eventually(|| begun.exists().then_some(()));
+    seat.types(ESC).sees("interrupted").types("on").types(ENTER).sees("On.").types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn what_is_typed_while_the_model_works_steers_it_or_follows() {
+    let slow = call("bash", json!({"command": "until [ -e go ]; do sleep 0.05; done"}));
+    let steered = json!({"text": "Heard.", "expect": {"contains": "steer"}});
+    let seat = Seat::take(Terret::new().script([slow, steered, text("Followed.")]).args(["--permission-mode", "full"]));
+    seat.sees("/help").types("go").types(ENTER).sees("• bash");
+    seat.types("then this").types(ALT_ENTER).sees("then: then this");
+    seat.types("steer").types(ENTER).sees("next: steer").sees("2 queued");
+    fs::write(seat.world.path().join("project/go"), "").unwrap();
+    seat.sees("Followed.").types(CTRL_D);
+    assert_eq!(seat.exits(0).said(), ["go", "steer", "then this"]);
+}
+
+#[test]
+fn what_is_queued_can_be_taken_back_and_comes_back_undelivered() {
+    let seat = seat([endless("Well"), text("Done.")]);
+    seat.sees("/help").types("go").types(ENTER).sees("Well");
+    seat.types("one").types(ENTER).sees("next: one").types("two").types(ENTER).sees("next: two");
+    seat.types(UP).sees("› two").sees_no_more("next: two").types(ESC).sees("interrupted").sees("› one");
+    seat.types(ENTER).sees("Done.").types(CTRL_D);
+    assert_eq!(seat.exits(0).said(), ["go", "one\ntwo"]);
+}
+
+#[test]
+fn a_question_is_answered_by_a_key() {
+    let write = |content: &str| call("write", json!({"path": "a.txt", "content": content}));
+    let asked = |replies: [Value; 2]| {
+        let seat = Seat::take(Terret::new().script(replies).args(["--permission-mode", "ask"]));
+        seat.sees("/help").types("go").types(ENTER).sees("? write a.txt").sees("+hello").sees("y once");
+        seat
+    };
+    let file = |seat: &Seat| fs::read_to_string(seat.world.path().join("project/a.txt")).ok();
+
+    let seat = asked([write("hello\n"), text("Done.")]);
+    seat.types("y").sees("Done.").types(CTRL_D);
+    assert_eq!(file(&seat.exits(0)).as_deref(), Some("hello\n"));
+
+    let denied = json!({"text": "Done.", "expect": {"lastRole": "toolResult", "contains": "not today"}});
+    let seat = asked([write("hello\n"), denied]);
+    seat.types("n").sees("why not?").types("not today").types(ENTER).sees("Done.").types(CTRL_D);
+    assert_eq!(file(&seat.exits(0)), None);
+
+    let seat = asked([write("hello\n"), text("Done.")]);
+    seat.types("e").sees("arguments ›").types("\u{15}").types(UP).types("x");
+    // What isn't JSON isn't taken.
+    seat.types(ENTER).sees("no JSON").types(ESC).sees("y once").types("e").sees("arguments ›");
+    seat.types(&format!("{}{{\"path\":\"a.txt\",\"content\":\"other\"}}", "\u{7f}".repeat(80)));
+    seat.types(ENTER).sees("Done.").types(CTRL_D);
+    assert_eq!(file(&seat.exits(0)).as_deref(), Some("other"));
+}
+
+#[test]
+fn what_was_being_typed_comes_back_after_a_question() {
+    let slow = call("bash", json!({"command": "touch x"}));
+    let slow = json!({"content": slow["content"], "delayMs": 700});
+    let seat = Seat::take(Terret::new().script([slow, text("Done.")]).args(["--permission-mode", "ask"]));
+    seat.sees("/help").types("go").types(ENTER).sees("waiting").types("half a").sees("› half a");
+    seat.sees("y once").types("a").sees("Done.").sees("› half a").types(CTRL_C).types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn a_paste_is_one_text_and_history_stays() {
+    let seat = seat([text("Got it.")]);
+    seat.sees("/help").types("\u{1b}[200~line one\r\nline \u{1b}[2Jtwo\u{1b}[201~").sees("line [2Jtwo").types(ENTER);
+    seat.sees("Got it.").types(CTRL_D);
+    let seat = seat.exits(0);
+    assert_eq!(seat.said(), ["line one\nline [2Jtwo"]);
+    let file = seat.world.path().join("home/.state/terret/history.jsonl");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "\"line one\\nline [2Jtwo\"\n");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let again = Seat::take(Terret::of(seat.world.clone()).script([text("x")]));
+    again.sees("/help").types(UP).sees("› line one").types(CTRL_C).sees_no_more("› line one").types(CTRL_C);
+    again.sees("Ctrl-C again leaves").types(CTRL_C);
+    again.exits(0);
+}
+
+#[test]
+fn wide_characters_and_another_size_keep_the_cursor_where_it_belongs() {
+    let seat = Seat::of_size(Terret::new().script([text("x")]), 12, 40);
+    let cursor = |seat: &Seat| seat.terminal.lock().unwrap().screen().cursor_position().1;
+    seat.sees("/help").types("日本e\u{301}").sees("› 日本e\u{301}");
+    assert_eq!(cursor(&seat), 2 + 5);
+    seat.types("\u{1b}[D\u{1b}[D").until("the cursor to move", |_| cursor(&seat) == 2 + 2);
+    seat.resize(10, 24);
+    let rows = |screen: &str| screen.lines().filter(|line| line.contains("ww")).count();
+    seat.types("\u{5}").until("a second row", |screen| {
+        seat.types("w");
+        rows(screen) == 2 && screen.lines().all(|line| line.chars().count() <= 24)
+    });
+    seat.types("\u{15}").types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn commands_tell_and_unknown_ones_suggest_the_near_one() {
+    let seat = seat([json!({"text": "Hi.", "usage": {"input": 1200, "output": 34}})]);
+    seat.sees("/help").types("/hlep").types(ENTER).sees("did you mean /help?").types("\u{15}/help").types(ENTER);
+    seat.sees("/export FILE").sees("Alt-Enter").types("/tools").types(ENTER).sees("grep");
+    seat.types("hi").types(ENTER).sees("Hi.").sees("1.2k tokens").types("/cost").types(ENTER).sees("this session:");
+    seat.types("/export page.html").types(ENTER).sees("written to page.html");
+    seat.types("/sessions").types(ENTER).sees("goes on with one").types("/clear").types(ENTER).sees("a new session");
+    seat.types("/model nobody/nothing").types(ENTER).sees("nobody").types("/quit").types(ENTER);
+    let seat = seat.exits(0);
+    let page = fs::read_to_string(seat.world.path().join("project/page.html")).unwrap();
+    assert!(page.contains("Hi."), "{page}");
+}
+
+#[test]
+fn nothing_live_reaches_the_terminal() {
+    let live = "\u{1b}[2J\u{1b}]0;title\u{7}\u{9b}1m\u{202e}";
+    let run = call("bash", json!({"command": format!("echo '{live}x'")}));
+    let seat = seat([run, text(&format!("say {live}end"))]);
+    seat.sees("/help says").types("go").types(ENTER).sees("end");
+    let screen = seat.screen();
+    assert!(screen.contains("say [2J]0;title1mend") && screen.contains("/help says"), "{screen}");
+    seat.types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn signals_end_it_with_their_codes_and_give_the_terminal_back() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let idle = seat([text("x")]);
+        idle.sees("/help");
+        kill_process(idle.program(), signal).unwrap();
+        idle.exits(code);
+    }
+    let busy = seat([endless("Well")]);
+    busy.sees("/help").types("go").types(ENTER).sees("Well");
+    kill_process(busy.program(), Signal::TERM).unwrap();
+    assert_eq!(busy.exits(143).said(), ["go"]);
+}
+
+#[test]
+fn it_stops_and_goes_on() {
+    let seat = seat([text("Here.")]);
+    seat.sees("/help").types("draft").sees("› draft");
+    let program = seat.program();
+    let group = Pid::from_raw(seat.child.id().cast_signed()).unwrap();
+    seat.types("\u{1a}");
+    let stat = format!("/proc/{}/stat", program.as_raw_nonzero());
+    eventually(|| fs::read_to_string(&stat).ok()?.contains(") T ").then_some(()));
+    assert!(!seat.is_raw());
+    kill_process_group(group, Signal::CONT).unwrap();
+    eventually(|| seat.is_raw().then_some(()));
+    seat.types("!").sees("› draft!").types(ENTER).sees("Here.").types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn no_color_and_another_encoding_are_plain() {
+    let plain = Terret::new().script([text("**b** … é")]).env("NO_COLOR", "1").env("LC_ALL", "C");
+    let seat = Seat::take(plain);
+    seat.sees("/help").types("go").types(ENTER).sees("**b** ... ?").types(CTRL_D);
+    let seat = seat.exits(0);
+    let terminal = seat.terminal.lock().unwrap();
+    let formatted = terminal.screen().contents_formatted();
+    assert!(terminal.screen().contents().is_ascii());
+    assert!(!formatted.contains("\u{1b}[1m") && !formatted.contains("\u{1b}[2m"), "{formatted:?}");
+}
+
+#[test]
+fn a_dumb_terminal_is_written_to_line_by_line() {
+    let seat = Seat::take(Terret::new().script([text("One."), endless("Two\n\nthree")]).env("TERM", "dumb"));
+    seat.sees("/help").types("go\n").sees("One.").types("more\n").sees("Two").types(CTRL_C).sees("interrupted");
+    seat.types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn without_a_terminal_a_prompt_is_needed() {
+    let ran = Terret::new().script([text("x")]).run().exits(2);
+    assert!(ran.stderr.contains("no prompt"), "{}", ran.stderr);
+}
