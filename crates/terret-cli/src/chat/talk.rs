@@ -19,6 +19,7 @@ use super::view::View;
 use super::{Desk, calls};
 use crate::exit::{Exit, Problem};
 use crate::output::line;
+use crate::permissions::Scope;
 use crate::signals;
 
 pub(crate) struct Talk {
@@ -60,6 +61,8 @@ pub(super) enum Mode {
     Edit,
     /// To say why it is denied.
     Reason,
+    /// To write rules that let it run.
+    Permit(Scope),
 }
 
 /// How often the rows at the end are drawn at most, while a reply streams.
@@ -189,6 +192,7 @@ impl Talk {
 
     pub(super) fn start(&mut self, run: Run) {
         self.status.took = None;
+        self.look_up_rules();
         let handle = run.handle();
         self.busy = Some(Busy { run, handle, since: Instant::now() });
     }
@@ -320,6 +324,8 @@ impl Talk {
             Mode::Say | Mode::Decide => "› ",
             Mode::Edit => "arguments › ",
             Mode::Reason => "why not? › ",
+            Mode::Permit(Scope::Session) => "for this session › ",
+            Mode::Permit(Scope::Project) => "for this project › ",
         });
         let cursor = if self.mode == Mode::Decide {
             let choices = fit(CHOICES, width.saturating_sub(2)).into_owned();
@@ -396,7 +402,7 @@ impl Talk {
     }
 }
 
-pub(super) const CHOICES: &str = "y once · a for this run · e edit · n no";
+pub(super) const CHOICES: &str = "y once · a this run · s this session · p this project · e edit · n no";
 
 /// The next event of the run, if there is one.
 async fn next_of(busy: &mut Option<Busy>) -> Option<Event> {

@@ -11,7 +11,7 @@ use terret::agent::machine::Limits;
 use terret::agent::{Agent, Event, Run, SharedTool};
 use terret::llm::{Options, ToolCall, ToolSpec};
 use terret::store::Setup;
-use terret::tools::{Workspace, workspace_tools};
+use terret::tools::{RuleJudge, Workspace, workspace_tools};
 
 use crate::chat;
 use crate::cli::{OutputFormat, RunArgs};
@@ -21,7 +21,7 @@ use crate::exit::{Exit, Problem};
 use crate::model;
 use crate::output::{self, Output, Start, complain};
 use crate::output_schema::{Bare, Expected};
-use crate::permissions;
+use crate::permissions::{self, Permissions};
 use crate::prompt;
 use crate::sandbox;
 use crate::session::{self, Chosen, Interrupted, Opened};
@@ -77,7 +77,7 @@ async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, 
         return Err(no_prompt());
     }
     let session_setup = chosen.setup();
-    let Prepared { agent, skills, expected, setup } = tokio::select! {
+    let Prepared { agent, skills, expected, setup, judge, .. } = tokio::select! {
         biased;
         // A command may take its time to print a key.
         exit = signals.stop() => return Err(Problem::new(exit, exit.reason())),
@@ -125,7 +125,7 @@ async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, 
         Some(expected) => Box::new(Bare { expected, inner: output }),
         None => output,
     };
-    Ok(follow(run, output, signals).await)
+    Ok(follow(run, output, signals, Some((&judge, folder))).await)
 }
 
 /// Says what is gone on with, before anything happens.
@@ -196,7 +196,15 @@ fn in_runtime(program: impl AsyncFnOnce() -> Result<Exit, Problem>) -> Result<Ex
 }
 
 /// Follows a run to its end, and tells of it.
-pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>, signals: Signals) -> Exit {
+///
+/// With a judge of its calls, and the folder that they are in, a question that nobody can answer is told with what would
+/// spare it.
+pub(crate) async fn follow(
+    mut run: Run,
+    mut output: Box<dyn Output + '_>,
+    signals: Signals,
+    judge: Option<(&RuleJudge, &Path)>,
+) -> Exit {
     let handle = run.handle();
     tokio::spawn({
         let handle = handle.clone();
@@ -210,7 +218,7 @@ pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>, signa
             Some(event) if written.is_ok() => {
                 written = output.event(&event);
                 if let Event::Asked(question) = &event {
-                    handle.cancel(permissions::nobody_to_ask(question));
+                    handle.cancel(permissions::nobody_to_ask(question, judge));
                 }
                 // Nobody reads any more, or the disk is full: going on would spend money for nothing.
                 if let Err(error) = &written {
@@ -260,13 +268,20 @@ pub(crate) struct Prepared {
     expected: Option<Expected>,
     /// What a later run that goes on with the session needs again.
     pub(crate) setup: Setup,
+    pub(crate) permissions: Permissions,
+    /// What judges its calls: its rules can change while it runs.
+    pub(crate) judge: RuleJudge,
 }
 
 pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
     let Task { args, config, folder } = task;
     let mut asked = model::asked(args, session, config);
     let model::Chosen { model, effort } = model::choose(&mut asked, args.api_key_file.as_deref(), config).await?;
-    let setup = Setup { folder: Some(folder.display().to_string()), ..model::without_secrets(&asked) };
+    let setup = Setup {
+        folder: Some(folder.display().to_string()),
+        rules: session.rules.clone(),
+        ..model::without_secrets(&asked)
+    };
     let Equipment { system, tools, context, expected, workspace } = equip(args, folder)?;
     sandbox::require(args, &tools)?;
     let mut options = Options::default();
@@ -291,14 +306,16 @@ pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Pr
         .options(options)
         .spill(workspace.clone())
         .limits(limits(args));
-    let gate = permissions::gate(args, &workspace, &tools);
+    let permissions = Permissions::of(args, config, folder, &session.rules)?;
+    let judge = permissions.judge(&workspace, &tools);
+    let gate = judge.clone();
     agent = agent.gate(move |call: &ToolCall, arguments: &serde_json::Value| gate.judge(&call.name, arguments));
     agent = fallbacks.into_iter().fold(agent, |agent, model| agent.fallback(model));
     if let Some(expected) = &expected {
         agent = agent.hooks(expected.clone());
     }
     let agent = agent.build().map_err(|error| Problem::usage(error.to_string()))?;
-    Ok(Prepared { agent, skills: context.skills, expected, setup })
+    Ok(Prepared { agent, skills: context.skills, expected, setup, permissions, judge })
 }
 
 fn limits(args: &RunArgs) -> Limits {
