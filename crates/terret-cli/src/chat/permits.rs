@@ -40,7 +40,7 @@ impl Talk {
             Err(error) => return self.hint(&error.to_string()),
         };
         let there: Vec<Rule> = rules.iter().map(|rule| self.desk.within(rule, scope)).collect();
-        if permissions::explain(&self.desk.judge.with_permissions(&there), &question.call).decision != Decision::Allow {
+        if !permissions::is_allowed(&self.desk.judge.with_permissions(&there), &question.call) {
             let why = self.desk.why_not(&question.call, &there);
             return self.hint(&why);
         }
@@ -62,7 +62,7 @@ impl Talk {
     }
 
     fn answer_what_is_allowed(&mut self) {
-        let allowed = |question: &&Question| self.desk.explain(&question.call).decision == Decision::Allow;
+        let allowed = |question: &&Question| self.desk.is_allowed(&question.call);
         let allowed: Vec<Question> = self.questions.iter().filter(allowed).cloned().collect();
         // The one that is shown comes last, so that none of the others is shown in between.
         for question in allowed.into_iter().rev() {
@@ -86,7 +86,7 @@ impl Talk {
         for (number, given) in (1..).zip(&rules) {
             let Given { decision, rule, .. } = given;
             let idle = if self.desk.permissions.counts(given) { "" } else { ", not in this mode" };
-            let from = line(&format!("{}, {}{idle}", given.scope(), given.from()));
+            let from = line(&format!("{}{idle}", given.place()));
             let from = self.look.paint(DIM, &from);
             // The whole of it: what hides behind the margin would hold all the same.
             self.screen.line(&format!("{number:>3}  {decision:<5}  {}  {from}", line(&rule.to_string())));
@@ -153,8 +153,9 @@ impl Talk {
 }
 
 impl Desk {
-    fn explain(&self, call: &ToolCall) -> terret::tools::Judgement {
-        permissions::explain(&self.judge, call)
+    /// Whether a call needs no question by the rules as they are now.
+    pub(super) fn is_allowed(&self, call: &ToolCall) -> bool {
+        permissions::is_allowed(&self.judge, call)
     }
 
     fn proposed(&self, call: &ToolCall, scope: Scope) -> Vec<Rule> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use terret::agent::machine::{Outcome, Queued};
+use terret::agent::machine::{Answer, Outcome, Queued};
 use terret::agent::{Event, Question, Report, Run, RunHandle};
 use terret::llm::{Content, Message, StopReason};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -275,6 +275,11 @@ impl Talk {
     }
 
     fn ask(&mut self, question: &Question) {
+        // A rule may have been given since it was asked.
+        if let Some(busy) = self.busy.as_ref().filter(|_| self.desk.is_allowed(&question.call)) {
+            busy.handle.answer(question.call.id.clone(), question.digest.clone(), Answer::Approve);
+            return;
+        }
         self.questions.push_back(question.clone());
         if self.questions.len() == 1 {
             self.stash = self.editor.take();
@@ -328,7 +333,9 @@ impl Talk {
             Mode::Permit(Scope::Project) => "for this project › ",
         });
         let cursor = if self.mode == Mode::Decide {
-            let choices = fit(CHOICES, width.saturating_sub(2)).into_owned();
+            let room = width.saturating_sub(2);
+            let fits = [CHOICES, SHORT_CHOICES].into_iter().find(|choices| columns(choices) <= room);
+            let choices = fit(fits.unwrap_or(SHORTEST_CHOICES), room).into_owned();
             below.push(self.look.paint(ASKING, &choices));
             (0, columns(&choices) + 1)
         } else {
@@ -403,6 +410,10 @@ impl Talk {
 }
 
 pub(super) const CHOICES: &str = "y once · a this run · s this session · p this project · e edit · n no";
+
+/// The same, where there is less room.
+const SHORT_CHOICES: &str = "y once · a run · s session · p project · e edit · n no";
+const SHORTEST_CHOICES: &str = "y a s p e n (/help says more)";
 
 /// The next event of the run, if there is one.
 async fn next_of(busy: &mut Option<Busy>) -> Option<Event> {

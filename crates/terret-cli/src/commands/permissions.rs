@@ -1,13 +1,14 @@
 //! `terret permissions`: which rules about calls hold, and those that somebody gives for a project or a session.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anstyle::Style;
 use clap::{Args, Subcommand, ValueEnum as _};
 use serde::Serialize;
 use serde_json::json;
+use terret::agent::SharedTool;
 use terret::store::{SessionInfo, Setup, SqliteJournal};
 use terret::tools::{BashOptions, Decision, Judgement, Rule, Rules, Why, Workspace, workspace_tools};
 
@@ -15,7 +16,7 @@ use super::{finish, print_json, sessions, unwritable};
 use crate::cli::PermissionMode;
 use crate::config::Config;
 use crate::exit::{Exit, Problem};
-use crate::output::{line, note, quoted, shortened_folder};
+use crate::output::{complain, line, note, quoted, shortened_folder};
 use crate::permissions::{self, Given, Permissions as Held, Source, nearest};
 use crate::places;
 
@@ -247,10 +248,15 @@ fn give(decision: Decision, args: &Give) -> Result<Exit, Problem> {
         args.rules.iter().for_each(|rule| rules.add(decision, rule.clone()));
         replaced
     })?;
+    let tools = tools(&found.folder)?.1;
+    let known: Vec<&str> = names(&tools).chain(["skill"]).collect();
     for rule in &args.rules {
         let instead = replaced.iter().find(|(_, other)| other == rule);
         let instead = instead.map(|(other, _)| format!(", instead of {other}")).unwrap_or_default();
         note(&format!("{decision} {rule} in {}{instead}", found.name()));
+        if let Some(tool) = rule.tool().filter(|tool| !known.contains(tool)) {
+            complain(&format!("there is no tool {tool:?}, which {rule} is about; there are {}", known.join(", ")));
+        }
     }
     Ok(Exit::Completed)
 }
@@ -306,10 +312,8 @@ fn check(args: &Check) -> Result<Exit, Problem> {
         Some(path) => (args.what.as_str(), path.as_str()),
         None => ("bash", args.what.as_str()),
     };
-    let workspace = Workspace::new(&folder)
-        .map_err(|error| Problem::usage(format!("can't work in {}: {error}", folder.display())))?;
-    let tools = workspace_tools(&workspace, BashOptions::default());
-    let known: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+    let (workspace, tools) = tools(&folder)?;
+    let known: Vec<&str> = names(&tools).collect();
     if !known.contains(&tool) {
         return Err(Problem::usage(format!("there is no tool {tool:?}; there are {}", known.join(", "))));
     }
@@ -333,11 +337,22 @@ fn check(args: &Check) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
+fn tools(folder: &Path) -> Result<(Workspace, Vec<SharedTool>), Problem> {
+    let workspace = Workspace::new(folder)
+        .map_err(|error| Problem::usage(format!("can't work in {}: {error}", folder.display())))?;
+    let tools = workspace_tools(&workspace, BashOptions::default());
+    Ok((workspace, tools))
+}
+
+fn names(tools: &[SharedTool]) -> impl Iterator<Item = &str> {
+    tools.iter().map(|tool| tool.spec().name.as_str())
+}
+
 fn told(judgement: &Judgement, held: &Held) -> String {
     match &judgement.why {
         Why::Rules(rules) => {
             let named = rules.iter().map(|rule| match held.source_of(judgement.decision, rule) {
-                Some(given) => format!("{rule} ({}, {})", given.scope(), given.from()),
+                Some(given) => format!("{rule} ({})", given.place()),
                 None => rule.to_string(),
             });
             named.collect::<Vec<_>>().join(", ")

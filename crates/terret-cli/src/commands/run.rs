@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use terret::agent::machine::Limits;
+use terret::agent::machine::{Answer, Limits};
 use terret::agent::{Agent, Event, Run, SharedTool};
 use terret::llm::{Options, ToolCall, ToolSpec};
 use terret::store::Setup;
@@ -218,7 +218,13 @@ pub(crate) async fn follow(
             Some(event) if written.is_ok() => {
                 written = output.event(&event);
                 if let Event::Asked(question) = &event {
-                    handle.cancel(permissions::nobody_to_ask(question, judge));
+                    match judge {
+                        // A rule was given since it was asked.
+                        Some((judge, _)) if permissions::is_allowed(judge, &question.call) => {
+                            handle.answer(question.call.id.clone(), question.digest.clone(), Answer::Approve);
+                        }
+                        _ => handle.cancel(permissions::nobody_to_ask(question, judge)),
+                    }
                 }
                 // Nobody reads any more, or the disk is full: going on would spend money for nothing.
                 if let Err(error) = &written {

@@ -179,7 +179,15 @@ impl Given {
             Source::Flag => format!("--{}", self.decision),
             Source::Configured(origin) => origin.to_string(),
             Source::Project(root) => shortened_folder(&root.display().to_string()),
-            Source::Session => "the session".to_owned(),
+            Source::Session => "this session".to_owned(),
+        }
+    }
+
+    /// Both, for people.
+    pub(crate) fn place(&self) -> String {
+        match &self.source {
+            Source::Session => self.from(),
+            _ => format!("{}, {}", self.scope(), self.from()),
         }
     }
 
@@ -210,6 +218,11 @@ pub(crate) fn nearest(meant: &str, among: &[Given]) -> Option<String> {
 /// What is done about a call as it came.
 pub(crate) fn explain(judge: &RuleJudge, call: &ToolCall) -> Judgement {
     judge.explain(&call.name, &arguments(call))
+}
+
+/// Whether a call needs no question by the rules as they are now.
+pub(crate) fn is_allowed(judge: &RuleJudge, call: &ToolCall) -> bool {
+    explain(judge, call).decision == Decision::Allow
 }
 
 /// The narrowest rules that let a call run, counted from a folder; none where none would.

@@ -114,6 +114,12 @@ impl Seat {
         Pid::from_raw(pid).unwrap()
     }
 
+    /// Whether the shell still has a program under it.
+    fn is_at_work(&self) -> bool {
+        let path = format!("/proc/{0}/task/{0}/children", self.child.id());
+        fs::read_to_string(&path).is_ok_and(|children| !children.trim().is_empty())
+    }
+
     /// Waits for the end, and sees to it that the terminal is as it was.
     #[track_caller]
     fn exits(mut self, code: i32) -> Self {
@@ -415,7 +421,7 @@ fn a_rule_for_the_session_holds_at_once_and_when_it_goes_on() {
     // The other question that the rule covers is answered with it, and a later one that it doesn't cover is asked.
     seat.types(ENTER).sees("allowed in this session: bash(touch a)").sees("touch b").sees("y once");
     seat.types("n").sees("why not?").types(ENTER).sees("Done.");
-    seat.types("/permissions").types(ENTER).sees("1  allow  bash(touch a)  session, the session").types(CTRL_D);
+    seat.types("/permissions").types(ENTER).sees("1  allow  bash(touch a)  this session").types(CTRL_D);
     let seat = seat.exits(0);
     let results: Vec<bool> = seat
         .transcript()
@@ -454,6 +460,32 @@ fn a_rule_for_the_project_holds_in_other_sessions_until_it_is_revoked() {
     beside(&seat).args(["permissions", "allow", "bash(touch *)"]).run().exits(0);
     seat.types("go").types(ENTER).sees("Thrice.").types(CTRL_D);
     seat.exits(0);
+}
+
+#[test]
+fn a_rule_that_is_given_after_a_crash_answers_what_was_asked_before_it() {
+    let in_lines = |seat: &Seat| {
+        let terret = beside(seat).script([text("Done.")]).args(["-c", "-p", "--json", "--permission-mode", "ask"]);
+        terret.run()
+    };
+    for (rule, code) in [("bash(touch a)", 0), ("bash(touch b)", 5)] {
+        let seat = asked([commands(&[("c1", "touch a")]), text("x")]);
+        seat.sees("/help").types("go").types(ENTER).sees("y once");
+        kill_process(seat.program(), Signal::KILL).unwrap();
+        eventually(|| (!seat.is_at_work()).then_some(()));
+        beside(&seat).args(["permissions", "allow", rule]).run().exits(0);
+        let ran = in_lines(&seat).exits(code);
+        assert_eq!(ran.of_type("approved").len(), usize::from(code == 0), "{}", ran.stdout);
+        assert_eq!(ran.path("a").exists(), code == 0);
+    }
+    let seat = asked([commands(&[("c1", "touch a")]), text("x")]);
+    seat.sees("/help").types("go").types(ENTER).sees("y once");
+    kill_process(seat.program(), Signal::KILL).unwrap();
+    eventually(|| (!seat.is_at_work()).then_some(()));
+    beside(&seat).args(["permissions", "allow", "bash(touch a)"]).run().exits(0);
+    let again = Seat::take(beside(&seat).script([text("Done.")]).args(["-c", "--permission-mode", "ask"]));
+    again.sees("Done.").types(CTRL_D);
+    again.exits(0);
 }
 
 #[test]

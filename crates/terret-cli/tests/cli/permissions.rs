@@ -110,6 +110,14 @@ fn a_rule_of_a_project_holds_in_all_of_it_until_it_is_revoked_and_nowhere_else()
 }
 
 #[test]
+fn a_rule_about_a_tool_that_is_not_there_is_kept_and_said() {
+    let ran = permissions(Terret::new(), &["allow", "bsh(ls)", "bash(ls)", "*"]);
+    assert_eq!(ran.stderr.matches("there is no tool").count(), 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("there is no tool \"bsh\""), "{}", ran.stderr);
+    assert_eq!(listed(ran.then(), &[]).len(), 3);
+}
+
+#[test]
 fn paths_in_a_rule_of_a_project_count_from_its_root() {
     let ran = permissions(Terret::new().file(".git/HEAD", ""), &["allow", "write(src/**)"]);
     for (folder, path, decision) in

@@ -99,6 +99,11 @@ impl Rule {
         Self { from: Some(folder.into()), ..self }
     }
 
+    /// The tool that it is about; nothing for all of them.
+    pub fn tool(&self) -> Option<&str> {
+        self.tool.as_deref()
+    }
+
     /// Whether it is about this tool, whatever it is called with.
     pub(super) fn is_about(&self, tool: &str) -> bool {
         self.tool.as_deref().is_none_or(|it| it == tool)
