@@ -290,6 +290,7 @@ pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Pr
         .tools(tools.iter().cloned())
         .options(options)
         .spill(workspace.clone())
+        .hooks(context.nested)
         .limits(limits(args));
     let gate = permissions::gate(args, &workspace, &tools);
     agent = agent.gate(move |call: &ToolCall, arguments: &serde_json::Value| gate.judge(&call.name, arguments));
