@@ -161,6 +161,13 @@ fn resolved(asked: &Asked, name: &ModelRef, key: Option<SecretString>, config: &
     })
 }
 
+/// Where a host is, and its key. Nothing is sent.
+pub(crate) async fn of_host(host: &Host, config: &Config) -> Result<Resolved, Problem> {
+    let any = ModelRef { provider: host.id.to_owned(), model: "any".to_owned(), effort: None };
+    let key = keys::find(host, None, config).await?;
+    resolved(&Asked::default(), &any, key, config)
+}
+
 /// Whether there is an address for a host, beside its key.
 pub(crate) fn has_address(host: &Host, config: &Config) -> bool {
     let any = ModelRef { provider: host.id.to_owned(), model: "any".to_owned(), effort: None };
