@@ -11,6 +11,7 @@ mod corpus;
 mod crash;
 mod default_model;
 mod demo;
+mod docs;
 mod fallback;
 mod generated;
 mod models;
