@@ -18,11 +18,12 @@ use crate::keys;
 use crate::model::{env, has_address};
 use crate::output::{line, note};
 
-/// List models: how much fits, what they cost, and which can be asked
+/// List models: how much fits, what they cost, which can be asked
 ///
 /// Without words to search for, those that can be asked: of providers whose key is there, and of servers on this machine.
 /// Others can be asked too, by their names: the list is what is known, not what there is.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Models {
     /// Only models whose name holds each of these words, of all providers
     search: Vec<String>,
@@ -36,6 +37,12 @@ pub(crate) struct Models {
     #[arg(short = 'C', long, value_name = "DIR", default_value = ".")]
     cd: PathBuf,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  terret models                          those that can be asked
+  terret models sonnet 5                 all that are called so
+  terret models --json | jq -r '.[].id'";
 
 pub(crate) fn run(args: &Models) -> ExitCode {
     finish(block_on(async |signals| {

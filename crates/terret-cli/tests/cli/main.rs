@@ -14,6 +14,7 @@ mod demo;
 mod docs;
 mod fallback;
 mod generated;
+mod help;
 mod models;
 mod output;
 mod output_schema;

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use page::Page;
 use shell::Shell;
 
+use crate::help;
 use crate::terret::Terret;
 
 #[test]
@@ -76,15 +77,7 @@ fn alternatives(span: &str) -> Vec<String> {
 
 #[test]
 fn every_option_in_a_sentence_exists() {
-    let help = |args: &[&str]| Terret::new().args(args).args(["--help"]).run().exits(0).stdout;
-    let mut known = help(&[]);
-    for command in commands(&known.clone()) {
-        let page = help(&[&command]);
-        for inner in commands(&page) {
-            known += &help(&[&command, &inner]);
-        }
-        known += &page;
-    }
+    let known = help::commands().iter().map(|command| help::help(command)).collect::<String>();
     let known: HashSet<&str> = known.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
     for page in Page::all() {
         for span in page.spans() {
@@ -98,13 +91,6 @@ fn every_option_in_a_sentence_exists() {
             }
         }
     }
-}
-
-/// The commands that a help page lists.
-fn commands(help: &str) -> Vec<String> {
-    let list = help.split_once("Commands:\n").map_or("", |(_, list)| list.split("\n\n").next().unwrap());
-    let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
 /// The names of events and of kinds of errors are those of the schema, and no event is forgotten.
