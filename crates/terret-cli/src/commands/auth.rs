@@ -21,6 +21,7 @@ use crate::{default_model, keys, model};
 /// A key is never shown. A run takes its key from --api-key-file, else from the environment, else from the command that is configured as
 /// api-key, else from what is kept here.
 #[derive(Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum Auth {
     /// Keep a key, in a file that only you can read
     ///
@@ -33,6 +34,12 @@ pub(crate) enum Auth {
     /// Forget a key that is kept
     Remove(Provider),
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  terret auth set anthropic                  asks for it
+  pass show openai | terret auth set openai
+  terret auth test openai";
 
 #[derive(Args)]
 pub(crate) struct Provider {

@@ -20,12 +20,12 @@ use crate::keys;
 use crate::model::{env, has_address};
 use crate::output::{line, note};
 
-/// List models: how much fits, what they cost, and which can be asked
+/// List models: how much fits, what they cost, which can be asked
 ///
 /// Without words to search for, those that can be asked: of providers whose key is there, and of servers on this machine.
 /// Others can be asked too, by their names: the list is what is known, not what there is.
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Models {
     #[command(subcommand)]
     command: Option<Command>,
@@ -46,6 +46,13 @@ pub(crate) struct Models {
 enum Command {
     Update(update::Update),
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  terret models                          those that can be asked
+  terret models sonnet 5                 all that are called so
+  terret models --json | jq -r '.[].id'
+  terret models update                   asks providers for newer ones";
 
 pub(crate) fn run(args: &Models) -> ExitCode {
     finish(block_on(async |signals| {
