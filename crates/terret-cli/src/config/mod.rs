@@ -126,7 +126,12 @@ impl Config {
         }
     }
 
-    /// Says which files of the project aren't used.
+    /// Which files aren't used, and why, a line each.
+    pub(crate) fn unused(&self) -> &[String] {
+        &self.unused
+    }
+
+    /// Says which files aren't used.
     pub(crate) fn tell_unused(&self) {
         for note in &self.unused {
             output::note(note);
