@@ -187,6 +187,7 @@ fn the_rules_that_are_proposed_permit_the_call_and_hardly_any_other() {
         ("make a && make b", &["bash(make a)", "bash(make b)"], &["make"]),
         ("rm *.o 'a[1]' \\*", &["bash(rm \\*.o a\\[1\\] \\*)"], &["rm x.o a1 x", "rm x.o 'a[1]' x y"]),
         ("git commit -m 'a b'", &["bash(git commit -m a?b)"], &["git commit -m ab"]),
+        (r#"make 'a;b' '|' "it's""#, &["bash(make a?b ? it?s)"], &["make a;b '|' it's x"]),
         ("for f in a b; do rm $f; done", &["bash"], &[]),
         ("touch ''", &["bash"], &[]),
         ("cd x && git push --force", &[], &[]),

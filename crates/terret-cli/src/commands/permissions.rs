@@ -25,13 +25,20 @@ use crate::places;
 /// Rules of flags, the environment, files, the project and the session hold together: a denial wins over a question, and a
 /// question over a permission. docs/permissions.md says what a rule looks like.
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Permissions {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
     list: List,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  terret permissions allow \"bash(cargo test *)\" \"write(src/**)\"
+  terret permissions deny \"bash(git push *)\"
+  terret permissions check \"git push --force\"
+  terret permissions revoke --all";
 
 #[derive(Subcommand)]
 enum Command {

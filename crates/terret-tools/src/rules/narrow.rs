@@ -53,13 +53,15 @@ fn of_command(command: &Command) -> Option<Rule> {
     (words.len() <= LONGEST).then(|| format!("bash({words})").parse().ok())?
 }
 
-/// A pattern of nothing but this word, but that any character may stand where a space is.
+/// A pattern of nothing but this word, but that any character may stand where one is that no rule can have.
 fn of_word(word: &Word) -> Option<String> {
     let (Word::Known(text) | Word::Pattern(text)) = word else { return None };
     let mut pattern = String::new();
     for c in text.chars() {
         match c {
             '*' | '?' | '[' | ']' | '{' | '}' | '\\' => pattern.extend(['\\', c]),
+            // Rules are written without quotes and for one command.
+            '\'' | '"' | '|' | '&' | ';' => pattern.push('?'),
             c if c.is_whitespace() => pattern.push('?'),
             c => pattern.push(c),
         }
