@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::project::Project;
 use crate::{files, places};
 
 /// The longest file that is read, in bytes.
-const LONGEST: u64 = 1 << 20;
+const LONGEST: u64 = 16 << 20;
 /// How long another program may take to change the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -68,7 +68,7 @@ impl OfProject {
         let done = change(rules);
         let changed = rules.clone();
         kept.projects.retain(|_, rules| !rules.is_empty());
-        write(place, &kept).map_err(unwritable)?;
+        files::keep(place, &kept)?;
         self.rules = changed;
         Ok(done)
     }
@@ -86,20 +86,6 @@ fn read(place: &Path) -> Result<Kept, Problem> {
         Some(json) => serde_json::from_slice(&json).map_err(|error| unreadable(error.to_string())),
         None => Ok(Kept::default()),
     }
-}
-
-fn write(place: &Path, kept: &Kept) -> io::Result<()> {
-    let mut json = serde_json::to_vec_pretty(kept)?;
-    json.push(b'\n');
-    if json.len() as u64 > LONGEST {
-        return Err(io::Error::other(format!("it would have more than {} KiB", LONGEST >> 10)));
-    }
-    // A temporary file is its owner's alone.
-    let mut file = tempfile::NamedTempFile::new_in(place.parent().unwrap_or(Path::new("/")))?;
-    file.write_all(&json)?;
-    file.as_file().sync_all()?;
-    file.persist(place)?;
-    Ok(())
 }
 
 /// Keeps other programs from changing the file until it is dropped. It is another file, since that one is replaced.
