@@ -8,7 +8,7 @@
 //! - A carriage return that doesn't end a line starts it anew: of a progress bar, the last state stays. A backspace
 //!   takes a character back.
 //! - Bytes that aren't UTF-8 become U+FFFD, one for each run of them. Other control characters are dropped.
-//! - Characters that turn the writing direction or hide text become visible, as in `\u{202e}`.
+//! - Characters that turn the writing direction, hide text or have no width become visible, as in `\u{202e}`.
 //!
 //! A line is held back until it ends, up to [`LINE`] bytes of it; a part that has been let go is not overwritten any
 //! more. So memory is bounded whatever comes. Every character is looked at once.
@@ -45,10 +45,13 @@ enum State {
     StringEscape,
 }
 
-/// Whether a character is invisible and changes how others are seen: bidirectional controls, and tags.
+/// Whether a character is invisible and turns, joins or hides what stands around it: bidirectional controls, characters
+/// without a width, fillers, and tags. The two joiners stay, because scripts and emoji need them.
 pub(crate) fn is_invisible_control(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        || matches!(c, '\u{e0000}'..='\u{e007f}')
+        || matches!(c, '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
+        || matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}')
+        || matches!(c, '\u{e0000}'..='\u{e01ef}')
 }
 
 impl Plain {
@@ -61,6 +64,10 @@ impl Plain {
             joined = [&std::mem::take(&mut self.partial), bytes].concat();
             &joined
         };
+        // By far the quicker way, and nearly always the right one.
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            return self.text(text, out);
+        }
         for chunk in bytes.utf8_chunks() {
             self.text(chunk.valid(), out);
             let invalid = chunk.invalid();
@@ -90,11 +97,8 @@ impl Plain {
         let mut rest = text;
         while !rest.is_empty() {
             if self.state == State::Text {
-                let end = rest.bytes().position(is_special).unwrap_or(rest.len());
-                let (ordinary, special) = rest.split_at(end);
-                if !ordinary.is_empty() {
-                    self.write(ordinary, out);
-                }
+                let (ordinary, special) = rest.split_at(ordinary(rest));
+                self.ordinary(ordinary, out);
                 rest = special;
             }
             let mut chars = rest.chars();
@@ -103,6 +107,19 @@ impl Plain {
             }
             rest = chars.as_str();
         }
+    }
+
+    /// Text in which nothing but line feeds means more than itself. Lines that are complete needn't be held back.
+    fn ordinary(&mut self, text: &str, out: &mut String) {
+        let Some((first, rest)) = text.split_once('\n') else {
+            return self.write(text, out);
+        };
+        self.write(first, out);
+        self.control('\n', out);
+        let complete = memchr::memrchr(b'\n', rest.as_bytes()).map_or(0, |end| end + 1);
+        let (complete, begun) = rest.split_at(complete);
+        out.push_str(complete);
+        self.write(begun, out);
     }
 
     /// A character of a sequence, or one that might mean more than itself.
@@ -145,6 +162,7 @@ impl Plain {
                 self.line.clear();
                 self.line_begun = false;
                 self.returned = false;
+                self.after_invalid = false;
             }
             '\r' => self.returned = true,
             '\u{8}' => {
@@ -173,6 +191,9 @@ impl Plain {
     }
 
     fn write(&mut self, text: &str, out: &mut String) {
+        if text.is_empty() {
+            return;
+        }
         self.after_invalid = false;
         if std::mem::take(&mut self.returned) {
             self.line.clear();
@@ -191,9 +212,32 @@ impl Plain {
     }
 }
 
-/// Whether a byte is a control, or begins a character that may be a C1 control or an invisible one.
-fn is_special(byte: u8) -> bool {
-    byte < 0x20 || matches!(byte, 0x7f | 0xc2 | 0xd8 | 0xe2 | 0xf3)
+/// How many bytes at the beginning of a text are characters that mean nothing but themselves, or line feeds.
+fn ordinary(text: &str) -> usize {
+    /// Compilers turn a test of so many bytes into a few instructions.
+    const BLOCK: usize = 32;
+
+    let is_ordinary_block = |block: &[u8]| {
+        block.iter().fold(true, |all, byte| all & (matches!(byte, b' '..=b'~') | (*byte == b'\n') | (*byte == b'\t')))
+    };
+    let mut end = 0;
+    loop {
+        let blocks = text.as_bytes().get(end..).unwrap_or_default().chunks_exact(BLOCK);
+        end += blocks.take_while(|block| is_ordinary_block(block)).count() * BLOCK;
+        let mut chars = text.get(end..).unwrap_or_default().chars();
+        for _ in 0..BLOCK {
+            let before = chars.as_str().len();
+            match chars.next() {
+                Some(c) if !is_special(c) => {}
+                _ => return text.len() - before,
+            }
+        }
+        end = text.len() - chars.as_str().len();
+    }
+}
+
+fn is_special(c: char) -> bool {
+    !matches!(c, '\n' | '\t') && (c.is_control() || is_invisible_control(c))
 }
 
 #[cfg(test)]
@@ -240,8 +284,15 @@ mod tests {
         (b"\x00\x01a\x7fb\x07", "ab"),
         (b"a\xff\xfe\x80b\xc3", "a\u{fffd}b\u{fffd}"),
         (b"caf\xe9!", "caf\u{fffd}!"),
+        (b"\xff\n\xff\xff\n", "\u{fffd}\n\u{fffd}\n"),
         // Direction and tags.
         ("a\u{202e}b\u{2066}c\u{e0041}".as_bytes(), "a\\u{202e}b\\u{2066}c\\u{e0041}"),
+        // What has no width, but not what joins letters and emoji.
+        ("a\u{200b}b\u{2060}c\u{feff}d\u{3164}".as_bytes(), "a\\u{200b}b\\u{2060}c\\u{feff}d\\u{3164}"),
+        (
+            "\u{645}\u{200c}\u{62e} \u{1f468}\u{200d}\u{1f469}".as_bytes(),
+            "\u{645}\u{200c}\u{62e} \u{1f468}\u{200d}\u{1f469}",
+        ),
     ];
 
     #[test]
@@ -261,6 +312,20 @@ mod tests {
             plain.finish(&mut out);
             assert_eq!(out, *expected, "{:?}", bytes.escape_ascii().to_string());
         }
+    }
+
+    #[test]
+    fn what_means_more_than_itself_is_found_wherever_it_stands() {
+        for c in (char::MIN..=char::MAX).filter(|c| is_special(*c)) {
+            for before in [0, 1, 31, 32, 33, 100] {
+                for filling in ["x", "\u{e9}", "\u{2014}", "\n"] {
+                    let before = filling.repeat(before);
+                    assert_eq!(ordinary(&format!("{before}{c}{}", "y".repeat(40))), before.len(), "{c:?}");
+                }
+            }
+        }
+        let text = "all of it \u{65e5}\u{672c}\t\u{1f600}\n".repeat(10);
+        assert_eq!(ordinary(&text), text.len());
     }
 
     #[test]
