@@ -92,6 +92,12 @@ fn questions() -> Vec<Question> {
             None,
         ),
         grep(
+            "grep: regex with anchors",
+            json!({"pattern": r"^\s+fn needle.*\}$"}),
+            &["-n", r"^\s+fn needle.*\}$"],
+            None,
+        ),
+        grep(
             "grep: ignoring case",
             json!({"pattern": "NEEDLE_HERE", "ignore_case": true}),
             &["-n", "-i", "NEEDLE_HERE"],

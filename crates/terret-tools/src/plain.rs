@@ -64,10 +64,10 @@ impl Plain {
             joined = [&std::mem::take(&mut self.partial), bytes].concat();
             &joined
         };
-        // By far the quicker way, and nearly always the right one.
-        if let Ok(text) = std::str::from_utf8(bytes) {
-            return self.text(text, out);
-        }
+        // By far the quicker way, as long as all is well.
+        let valid = std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
+        let (valid, bytes) = bytes.split_at(valid);
+        self.text(std::str::from_utf8(valid).unwrap_or_default(), out);
         for chunk in bytes.utf8_chunks() {
             self.text(chunk.valid(), out);
             let invalid = chunk.invalid();
@@ -100,6 +100,10 @@ impl Plain {
                 let (ordinary, special) = rest.split_at(ordinary(rest));
                 self.ordinary(ordinary, out);
                 rest = special;
+                if let Some(behind) = behind_control_sequence(rest) {
+                    rest = behind;
+                    continue;
+                }
             }
             let mut chars = rest.chars();
             if let Some(c) = chars.next() {
@@ -217,23 +221,52 @@ fn ordinary(text: &str) -> usize {
     /// Compilers turn a test of so many bytes into a few instructions.
     const BLOCK: usize = 32;
 
-    let is_ordinary_block = |block: &[u8]| {
-        block.iter().fold(true, |all, byte| all & (matches!(byte, b' '..=b'~') | (*byte == b'\n') | (*byte == b'\t')))
-    };
-    let mut end = 0;
-    loop {
-        let blocks = text.as_bytes().get(end..).unwrap_or_default().chunks_exact(BLOCK);
-        end += blocks.take_while(|block| is_ordinary_block(block)).count() * BLOCK;
-        let mut chars = text.get(end..).unwrap_or_default().chars();
-        for _ in 0..BLOCK {
-            let before = chars.as_str().len();
-            match chars.next() {
-                Some(c) if !is_special(c) => {}
-                _ => return text.len() - before,
+    let is_special_at = |at| text.get(at..).and_then(|rest| rest.chars().next()).is_some_and(is_special);
+    if is_special_at(0) {
+        return 0;
+    }
+    for (block, number) in text.as_bytes().chunks(BLOCK).zip(0..) {
+        if block.iter().fold(false, |any, byte| any | begins_special(*byte)) {
+            let bytes = block.iter().zip(number * BLOCK..);
+            let mut suspects = bytes.filter(|(byte, _)| BEGINS_SPECIAL.get(usize::from(**byte)) == Some(&true));
+            if let Some((_, at)) = suspects.find(|(_, at)| is_special_at(*at)) {
+                return at;
             }
         }
-        end = text.len() - chars.as_str().len();
     }
+    text.len()
+}
+
+/// Whether a byte may begin a special character. Without branches, so that it is done to a block at once.
+const fn begins_special(byte: u8) -> bool {
+    let control = (byte < b' ') & (byte != b'\n') & (byte != b'\t') | (byte == 0x7f);
+    let of_two = (byte == 0xc2) | (byte == 0xd8);
+    let of_more = (byte == 0xe1) | (byte == 0xe2) | (byte == 0xe3) | (byte == 0xef) | (byte == 0xf3);
+    control | of_two | of_more
+}
+
+/// The same for each byte, which is quicker for one at a time.
+static BEGINS_SPECIAL: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = u8::MAX;
+    loop {
+        #[allow(clippy::indexing_slicing, reason = "every byte is within, and the compiler does it")]
+        {
+            table[byte as usize] = begins_special(byte);
+        }
+        if byte == 0 {
+            break table;
+        }
+        byte -= 1;
+    }
+};
+
+/// What follows a control sequence that is as they should be, and all there. Most are: colours.
+fn behind_control_sequence(text: &str) -> Option<&str> {
+    let sequence = text.strip_prefix("\x1b[")?;
+    let end = sequence.bytes().take(CONTROL_SEQUENCE / 2).position(|byte| !matches!(byte, b' '..=b'?'))?;
+    let (_, rest) = sequence.split_at_checked(end)?;
+    rest.strip_prefix(|end| matches!(end, '@'..='~'))
 }
 
 fn is_special(c: char) -> bool {
@@ -323,6 +356,9 @@ mod tests {
                     assert_eq!(ordinary(&format!("{before}{c}{}", "y".repeat(40))), before.len(), "{c:?}");
                 }
             }
+        }
+        for c in (char::MIN..=char::MAX).filter(|c| is_special(*c)) {
+            assert!(begins_special(c.to_string().as_bytes()[0]), "{c:?}");
         }
         let text = "all of it \u{65e5}\u{672c}\t\u{1f600}\n".repeat(10);
         assert_eq!(ordinary(&text), text.len());

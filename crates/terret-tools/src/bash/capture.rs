@@ -202,10 +202,12 @@ fn split_at_most(text: &str, bytes: usize) -> (&str, &str) {
 
 /// Appends to a text. Once that is longer than `limit`, keeps only about the last `kept` bytes of it.
 fn push_end(text: &mut String, more: &str, limit: usize, kept: usize) {
-    if more.len() >= limit {
+    if more.len() > limit {
         text.clear();
+        text.push_str(last_bytes(more, kept));
+        return;
     }
-    text.push_str(last_bytes(more, limit));
+    text.push_str(more);
     if text.len() > limit {
         text.drain(..text.len() - last_bytes(text, kept).len());
     }

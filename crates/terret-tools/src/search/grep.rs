@@ -3,7 +3,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use grep_matcher::Matcher as _;
+use grep_matcher::{LineTerminator, Matcher as _};
 use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use schemars::JsonSchema;
@@ -157,7 +157,9 @@ fn matcher(arguments: &Arguments) -> Result<RegexMatcher, ToolError> {
     RegexMatcherBuilder::new()
         .case_insensitive(arguments.ignore_case.unwrap_or(false))
         .fixed_strings(literal)
-        .line_terminator(Some(b'\n'))
+        // Anchors are for lines, so that files needn't be taken apart into lines first; they stand before CRLF, too.
+        .multi_line(true)
+        .crlf(true)
         .build(&arguments.pattern)
         .map_err(|error| match error.kind() {
             ErrorKind::NotAllowed(_) | ErrorKind::Banned(_) => ToolError::new(
@@ -180,6 +182,7 @@ fn in_place(pattern: &str) -> Option<String> {
 fn searcher(context: usize) -> Searcher {
     SearcherBuilder::new()
         .line_number(true)
+        .line_terminator(LineTerminator::crlf())
         .before_context(context)
         .after_context(context)
         .binary_detection(BinaryDetection::quit(0))

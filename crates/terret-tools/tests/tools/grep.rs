@@ -44,6 +44,21 @@ async fn a_search_can_be_narrowed() {
 }
 
 #[tokio::test]
+async fn anchors_are_for_lines_whatever_ends_them() {
+    let project = Project::new().file("a", "use b;\nfn c;\n\tfn d\nlast fn").file("b", "fn e;\r\nfn f\r\nuse g;\r\n");
+    let cases = [
+        ("^fn", "a:2: fn c;\nb:1: fn e;\nb:2: fn f"),
+        ("fn$", "a:4: last fn"),
+        (";$", "a:1: use b;\na:2: fn c;\nb:1: fn e;\nb:3: use g;"),
+        ("^fn .;$", "a:2: fn c;\nb:1: fn e;"),
+        (r"\Suse|^\s+fn", "a:3: \tfn d"),
+    ];
+    for (pattern, found) in cases {
+        assert_eq!(project.ok("grep", json!({"pattern": pattern})).await, found, "{pattern}");
+    }
+}
+
+#[tokio::test]
 async fn lines_around_a_match_are_told_from_it() {
     let project = Project::new().file("a", "1\n2 hit\n3\n4\n5\n6\n7 hit\n8\n");
     let found = project.ok("grep", json!({"pattern": "hit", "context": 1})).await;
