@@ -64,10 +64,10 @@ impl Plain {
             joined = [&std::mem::take(&mut self.partial), bytes].concat();
             &joined
         };
-        // By far the quicker way, as long as all is well.
-        let valid = std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
-        let (valid, bytes) = bytes.split_at(valid);
-        self.text(std::str::from_utf8(valid).unwrap_or_default(), out);
+        // By far the quicker way, as long as all is well but for a character that isn't complete yet.
+        let (most, end) = bytes.split_at(bytes.len() - begun_character(bytes));
+        let (text, bytes) = std::str::from_utf8(most).map_or(("", bytes), |text| (text, end));
+        self.text(text, out);
         for chunk in bytes.utf8_chunks() {
             self.text(chunk.valid(), out);
             let invalid = chunk.invalid();
@@ -96,14 +96,17 @@ impl Plain {
     fn text(&mut self, text: &str, out: &mut String) {
         let mut rest = text;
         while !rest.is_empty() {
-            if self.state == State::Text {
+            let may_be_special = |byte: u8| BEGINS_SPECIAL.get(usize::from(byte)) == Some(&true);
+            if self.state == State::Text && !rest.bytes().next().is_some_and(may_be_special) {
                 let (ordinary, special) = rest.split_at(ordinary(rest));
                 self.ordinary(ordinary, out);
                 rest = special;
-                if let Some(behind) = behind_control_sequence(rest) {
-                    rest = behind;
-                    continue;
-                }
+            }
+            if self.state == State::Text
+                && let Some(behind) = behind_control_sequence(rest)
+            {
+                rest = behind;
+                continue;
             }
             let mut chars = rest.chars();
             if let Some(c) = chars.next() {
@@ -216,15 +219,28 @@ impl Plain {
     }
 }
 
+/// How many bytes at the end may be the beginning of a character.
+fn begun_character(bytes: &[u8]) -> usize {
+    let needed = |lead| match lead {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => 1,
+    };
+    let lead = bytes.iter().rev().take(3).position(|byte| !matches!(byte, 0x80..=0xbf));
+    let begun = lead.map_or(0, |back| back + 1);
+    match bytes.iter().nth_back(begun.saturating_sub(1)) {
+        Some(lead) if begun > 0 && needed(*lead) > begun => begun,
+        _ => 0,
+    }
+}
+
 /// How many bytes at the beginning of a text are characters that mean nothing but themselves, or line feeds.
 fn ordinary(text: &str) -> usize {
     /// Compilers turn a test of so many bytes into a few instructions.
     const BLOCK: usize = 32;
 
     let is_special_at = |at| text.get(at..).and_then(|rest| rest.chars().next()).is_some_and(is_special);
-    if is_special_at(0) {
-        return 0;
-    }
     for (block, number) in text.as_bytes().chunks(BLOCK).zip(0..) {
         if block.iter().fold(false, |any, byte| any | begins_special(*byte)) {
             let bytes = block.iter().zip(number * BLOCK..);
