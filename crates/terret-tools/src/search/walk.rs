@@ -60,10 +60,10 @@ pub(super) fn walk<V: FnMut(&DirEntry) + Send>(
     let mut in_order = builder.build();
     let mut visited = 0_usize;
     while visited < IN_ORDER || found.share() >= visited as f64 / WORTHWHILE as f64 {
-        let Some(entry) = in_order.next() else { return };
         if cancel.is_cancelled() || found.is_enough() {
             return;
         }
+        let Some(entry) = in_order.next() else { return };
         visit(entry, &mut visitor_in_order);
         visited += 1;
     }
