@@ -6,6 +6,8 @@ use crossterm::event::{Event, EventStream, KeyEvent, KeyEventKind};
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 
+use super::look::Look;
+
 /// What is typed: keys, or whole lines where the terminal can do no more.
 pub(crate) enum Input {
     Keys(Box<EventStream>),
@@ -22,11 +24,12 @@ pub(crate) enum Typed {
 }
 
 impl Input {
-    pub(crate) fn keys() -> Self {
-        Input::Keys(Box::default())
+    /// As far as the terminal knows keys.
+    pub(crate) fn of(look: Look) -> Self {
+        if look.moves { Input::Keys(Box::default()) } else { Self::lines() }
     }
 
-    pub(crate) fn lines() -> Self {
+    fn lines() -> Self {
         let (line, lines) = mpsc::unbounded_channel();
         // It waits in the system, and ends with the program.
         std::thread::spawn(move || {
@@ -62,6 +65,8 @@ impl Input {
 pub(crate) enum Told {
     Interrupt,
     Terminate,
+    /// The terminal is gone. A shell and the system may both say so.
+    HangUp,
     Suspend,
     /// The program was stopped and goes on.
     Continue,
@@ -79,7 +84,7 @@ impl Arrivals {
         Ok(Self([
             (Told::Interrupt, signal(SignalKind::interrupt())?),
             (Told::Terminate, signal(SignalKind::terminate())?),
-            (Told::Terminate, signal(SignalKind::hangup())?),
+            (Told::HangUp, signal(SignalKind::hangup())?),
             (Told::Suspend, of(rustix::process::Signal::TSTP)?),
             (Told::Continue, of(rustix::process::Signal::CONT)?),
         ]))

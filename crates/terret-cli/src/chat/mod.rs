@@ -6,14 +6,17 @@
 mod calls;
 mod commands;
 mod editor;
+mod elsewhere;
 mod history;
 mod input;
 mod keys;
 mod look;
 mod markdown;
+mod paths;
 mod screen;
 mod slash;
 mod status;
+mod table;
 mod talk;
 mod view;
 mod wrap;
@@ -29,7 +32,7 @@ use crate::commands::run::{Prepared, Task, prepare};
 use crate::commands::sessions;
 use crate::context::Skills;
 use crate::exit::{Exit, Problem};
-use crate::session::{self, Chosen};
+use crate::session::{self, Chosen, Interrupted};
 
 /// Whether a command line means it: without a prompt, and with somebody who can type one.
 pub(crate) fn is_meant(args: &RunArgs) -> bool {
@@ -43,8 +46,7 @@ pub(crate) async fn run(chosen: Chosen, task: Task) -> Result<Exit, Problem> {
     }
     let Prepared { agent, skills, setup, .. } = prepare(&task, &chosen.setup()).await?;
     let opened = chosen.open(&agent, &setup).await?;
-    let interrupted = opened.interrupted.is_some();
-    let desk = Desk { task, chosen, agent, skills, session: opened.session, interrupted };
+    let desk = Desk { task, chosen, agent, skills, session: opened.session, interrupted: opened.interrupted };
     let look = look::Look::of_terminal();
     restore_on_panic();
     let screen = screen::Screen::take(look)
@@ -70,8 +72,8 @@ pub(crate) struct Desk {
     agent: Agent,
     skills: Skills,
     session: Session,
-    /// Whether a run waits to be gone on with.
-    interrupted: bool,
+    /// A run that waits to be gone on with.
+    interrupted: Option<Interrupted>,
 }
 
 impl Desk {
@@ -94,9 +96,11 @@ impl Desk {
         self.chosen.journal()?.find(self.session.id().as_str()).ok()
     }
 
-    /// What the session has cost in earlier runs.
+    /// What the session has cost in runs that have ended.
     fn cost_so_far(&self) -> Money {
-        self.info().map_or(Money::ZERO, |info| info.cost)
+        let all = self.info().map_or(Money::ZERO, |info| info.cost);
+        let open = self.interrupted.as_ref().map_or(Money::ZERO, |run| run.cost);
+        Money::from_nanos(all.nanos() - open.nanos())
     }
 
     fn usage(&self) -> Option<Usage> {
@@ -126,7 +130,7 @@ impl Desk {
         let Prepared { agent, setup, .. } = prepare(&self.task, &setup).await?;
         self.session = chosen.open(&agent, &setup).await?.session;
         self.chosen.close();
-        (self.agent, self.chosen) = (agent, chosen);
+        (self.agent, self.chosen, self.interrupted) = (agent, chosen, None);
         Ok(())
     }
 

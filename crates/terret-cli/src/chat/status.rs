@@ -52,6 +52,11 @@ impl Status {
         }
     }
 
+    /// A run goes on that has cost this already.
+    pub(crate) fn goes_on_from(&mut self, cost: Money) {
+        self.running = cost;
+    }
+
     /// A run has ended, and has cost this.
     pub(crate) fn settle(&mut self, cost: Money) {
         self.settled += cost;

@@ -4,19 +4,20 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use terret::agent::machine::{Outcome, Queued};
+use terret::agent::machine::{Failure, Outcome, Queued};
 use terret::agent::{Event, Question, Report, Run, RunHandle};
 use terret::llm::{Content, Message, StopReason};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::editor::Editor;
+use super::elsewhere::Edited;
 use super::history::History;
 use super::input::{Arrivals, Input, Told, Typed, suspend};
 use super::look::{ASKING, BAD, BOLD, DIM, Look, columns, fit};
 use super::screen::{Live, Screen};
 use super::status::Status;
 use super::view::View;
-use super::{Desk, calls};
+use super::{Desk, calls, elsewhere};
 use crate::exit::{Exit, Problem};
 use crate::output::line;
 use crate::signals;
@@ -35,8 +36,14 @@ pub(crate) struct Talk {
     pub(super) mode: Mode,
     /// What was being typed when a question came.
     pub(super) stash: String,
+    /// When the last key of it was typed.
+    pub(super) typing: Option<Instant>,
     /// A word for the person, until the next key.
     pub(super) notice: Option<String>,
+    /// What was being typed when something was looked for, and how many hits were passed over.
+    pub(super) find: (String, usize),
+    /// Whether what is typed is to be edited in another program.
+    pub(super) goes_elsewhere: bool,
     /// Whether the next Ctrl-C leaves.
     pub(super) leaving: bool,
     pub(super) exit: Option<Exit>,
@@ -60,6 +67,8 @@ pub(super) enum Mode {
     Edit,
     /// To say why it is denied.
     Reason,
+    /// To find what was said before.
+    Find,
 }
 
 /// How often the rows at the end are drawn at most, while a reply streams.
@@ -84,7 +93,10 @@ impl Talk {
             questions: VecDeque::new(),
             mode: Mode::Say,
             stash: String::new(),
+            typing: None,
             notice: None,
+            find: Default::default(),
+            goes_elsewhere: false,
             leaving: false,
             exit: None,
         }
@@ -94,23 +106,40 @@ impl Talk {
     pub(super) async fn go_on(mut self) -> Result<Exit, Problem> {
         let gone = |error: io::Error| Problem::new(Exit::RunFailed, format!("the terminal can't be used: {error}"));
         let mut arrivals = Arrivals::listen().map_err(gone)?;
-        let mut input = if self.look.moves { Input::keys() } else { Input::lines() };
+        self.greet().await;
+        let talked = self.converse(&mut arrivals).await;
+        // Without a terminal, nobody is there who could go on.
+        let exit = self.exit.unwrap_or(Exit::Terminated);
+        self.last_words(exit, &mut arrivals).await;
+        // Nobody may be there to be told.
+        let _ = self.screen.leave();
+        self.desk.close();
+        talked.map(|()| exit).map_err(gone)
+    }
+
+    async fn converse(&mut self, arrivals: &mut Arrivals) -> io::Result<()> {
+        let mut input = Input::of(self.look);
         let mut second = tokio::time::interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut drawn = Instant::now();
         let mut dirty = true;
-        self.greet().await;
-        self.draw().map_err(gone)?;
+        self.draw()?;
         while self.exit.is_none() {
             tokio::select! {
                 biased;
                 told = arrivals.next() => {
-                    self.told(told).map_err(gone)?;
-                    self.draw().map_err(gone)?;
+                    self.told(told)?;
+                    self.draw()?;
                 }
                 typed = input.next() => {
-                    self.typed(typed).await.map_err(gone)?;
-                    self.draw().map_err(gone)?;
+                    self.typed(typed).await?;
+                    if std::mem::take(&mut self.goes_elsewhere) {
+                        // Nobody else reads from the terminal meanwhile.
+                        drop(input);
+                        self.edit_elsewhere(arrivals).await?;
+                        input = Input::of(self.look);
+                    }
+                    self.draw()?;
                     (dirty, drawn) = (false, Instant::now());
                 }
                 event = next_of(&mut self.busy) => {
@@ -118,18 +147,26 @@ impl Talk {
                     dirty = true;
                 }
                 () = tokio::time::sleep_until(drawn + FRAME), if dirty => {
-                    self.draw().map_err(gone)?;
+                    self.draw()?;
                     (dirty, drawn) = (false, Instant::now());
                 }
                 _ = second.tick(), if self.busy.is_some() => dirty = true,
             }
         }
-        let exit = self.exit.unwrap_or(Exit::Completed);
-        self.last_words(exit, &mut arrivals).await;
-        // Nobody may be there to be told.
-        let _ = self.screen.leave();
-        self.desk.close();
-        Ok(exit)
+        Ok(())
+    }
+
+    /// Edits what is typed in the editor that its user likes.
+    async fn edit_elsewhere(&mut self, arrivals: &mut Arrivals) -> io::Result<()> {
+        self.screen.leave()?;
+        let edited = elsewhere::edit(self.editor.text(), arrivals).await;
+        self.screen.enter()?;
+        match edited {
+            Ok(Edited::Text(text)) => self.editor.set(&text),
+            Ok(Edited::Told(told)) => self.told(told)?,
+            Err(problem) => self.notice = Some(line(&problem)),
+        }
+        Ok(())
     }
 
     /// Lets a run that goes on end.
@@ -158,7 +195,7 @@ impl Talk {
         match told {
             Told::Interrupt if self.busy.is_some() => self.interrupt(),
             Told::Interrupt => self.exit = Some(Exit::Interrupted),
-            Told::Terminate => self.exit = Some(Exit::Terminated),
+            Told::Terminate | Told::HangUp => self.exit = Some(Exit::Terminated),
             Told::Suspend => self.suspend()?,
             // Whoever has had the terminal meanwhile may have changed it.
             Told::Continue => {
@@ -178,10 +215,8 @@ impl Talk {
             Typed::Key(key) => self.key(key).await?,
             Typed::Pasted(text) => self.paste(&text),
             Typed::Line(line) => self.line(&line).await?,
-            Typed::Resized => {
-                self.screen.resized();
-                self.view.resized(self.screen.width());
-            }
+            // It is drawn anew.
+            Typed::Resized => {}
             Typed::End => self.exit = Some(if self.look.moves { Exit::Terminated } else { Exit::Completed }),
         }
         Ok(())
@@ -250,7 +285,13 @@ impl Talk {
                 let cut = "the answer was cut off at the output limit (--max-output-tokens raises it)";
                 self.view.note(&mut self.screen, BAD, cut);
             }
+            Outcome::Completed if report.spent.model_calls == 0 => {
+                self.view.note(&mut self.screen, DIM, "there is nothing to go on with");
+            }
             Outcome::Completed => {}
+            Outcome::Failed { failure: Failure::Compaction(why) } => {
+                self.view.note(&mut self.screen, BAD, &format!("the conversation could not be summarised: {why}"));
+            }
             Outcome::Cancelled { reason, .. } if reason == signals::INTERRUPTED => {
                 self.view.note(&mut self.screen, DIM, "interrupted; /continue lets it go on");
             }
@@ -273,6 +314,7 @@ impl Talk {
     fn ask(&mut self, question: &Question) {
         self.questions.push_back(question.clone());
         if self.questions.len() == 1 {
+            self.stop_finding();
             self.stash = self.editor.take();
             self.put_question();
         }
@@ -282,10 +324,7 @@ impl Talk {
     fn put_question(&mut self) {
         let Some(question) = self.questions.front().cloned() else { return };
         self.mode = Mode::Decide;
-        self.view.note(&mut self.screen, DIM, "");
-        for row in calls::question(self.look, self.screen.width(), &question.call, &question.text) {
-            self.screen.line(&row);
-        }
+        self.view.question(&mut self.screen, &question.call, &question.text);
         if !self.look.moves {
             self.screen.line(CHOICES);
         }
@@ -313,18 +352,26 @@ impl Talk {
 
     /// Draws the rows at the end.
     pub(super) fn draw(&mut self) -> io::Result<()> {
+        // Before the terminal wraps what is too wide for it by now: nobody waits for the word that it has another size.
+        self.screen.resized();
+        self.view.resized(self.screen.width());
         let width = self.screen.width();
         let most = (self.screen.height() / 2).max(3);
         let mut below = Vec::new();
         let prompt = self.look.shown(match self.mode {
             Mode::Say | Mode::Decide => "› ",
+            Mode::Find => "find › ",
             Mode::Edit => "arguments › ",
             Mode::Reason => "why not? › ",
         });
         let cursor = if self.mode == Mode::Decide {
+            // What has come since then may have moved the question away.
+            if let Some(question) = self.questions.front().filter(|_| !self.view.is_asking()) {
+                below.push(calls::reminder(self.look, width, &question.call));
+            }
             let choices = fit(CHOICES, width.saturating_sub(2)).into_owned();
             below.push(self.look.paint(ASKING, &choices));
-            (0, columns(&choices) + 1)
+            (below.len() - 1, columns(&choices) + 1)
         } else {
             let indent = columns(&prompt);
             let laid = self.editor.lay_out(width.saturating_sub(indent));
@@ -336,9 +383,13 @@ impl Talk {
             }
             (laid.cursor.0 - first, laid.cursor.1 + indent)
         };
-        let busy = self.busy.as_ref().map(|busy| (self.view.doing(), busy.since.elapsed()));
-        let waiting = if self.mode == Mode::Say { busy } else { busy.map(|(_, time)| ("waiting for you", time)) };
+        let doing = if self.questions.is_empty() { self.view.doing() } else { "waiting for you".into() };
+        let waiting = self.busy.as_ref().map(|busy| (&*doing, busy.since.elapsed()));
         let queued: Vec<&Queued> = self.waiting().collect();
+        if self.mode == Mode::Find {
+            let found = self.found().unwrap_or("nothing that was said has this in it");
+            below.push(self.look.paint(DIM, &fit(&line(found), width)));
+        }
         if let Some(notice) = &self.notice {
             below.push(self.look.paint(DIM, &fit(notice, width)));
         }
@@ -377,9 +428,6 @@ impl Talk {
             "/help says what you can do; nothing is kept"
         };
         self.screen.line(&self.look.paint(DIM, &fit(hint, width)));
-        if !transcript.is_empty() {
-            self.screen.line("");
-        }
         transcript.iter().for_each(|message| self.status.see(message));
         let last = transcript.iter().rposition(|message| matches!(**message, Message::User(_)));
         if let Some(last) = last {
@@ -388,7 +436,8 @@ impl Talk {
             }
             transcript.iter().skip(last).for_each(|message| self.view.recall(message, &mut self.screen));
         }
-        if self.desk.interrupted {
+        if let Some(interrupted) = &self.desk.interrupted {
+            self.status.goes_on_from(interrupted.cost);
             self.view.note(&mut self.screen, DIM, "the last run was interrupted, and goes on");
             let run = self.desk.session.go_on();
             self.start(run);

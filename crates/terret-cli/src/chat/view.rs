@@ -1,5 +1,6 @@
 //! A run as it goes: what is final scrolls by, what may still change stands at the end.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,6 +14,7 @@ use super::calls;
 use super::look::{BAD, BOLD, DIM, Look, fit};
 use super::markdown::Markdown;
 use super::screen::Screen;
+use super::wrap::Wrap;
 use crate::output::{clean, line};
 
 pub(crate) struct View {
@@ -23,6 +25,8 @@ pub(crate) struct View {
     running: Vec<Running>,
     /// What the run is doing.
     doing: String,
+    /// When the model is called again, in Unix milliseconds, after a failure.
+    again: i64,
     last: Part,
 }
 
@@ -35,13 +39,16 @@ struct Running {
 /// What was written last: another part begins after an empty line.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
-    Nothing,
     Said,
     Text,
     Thinking,
     Call,
+    Question,
     Note,
 }
+
+/// How many lines of a prompt are shown.
+const MOST_SAID: usize = 30;
 
 impl View {
     pub(crate) fn new(look: Look) -> Self {
@@ -51,13 +58,32 @@ impl View {
             calls: HashMap::new(),
             running: Vec::new(),
             doing: "starting".into(),
-            last: Part::Nothing,
+            again: 0,
+            // The greeting.
+            last: Part::Note,
         }
     }
 
     /// What the run is doing, for the status line.
-    pub(crate) fn doing(&self) -> &str {
-        if self.running.is_empty() { &self.doing } else { "working" }
+    pub(crate) fn doing(&self) -> Cow<'_, str> {
+        match until(self.again).as_secs_f64().ceil() {
+            seconds if seconds > 0.0 => format!("trying again in {seconds} s").into(),
+            _ if self.running.is_empty() => self.doing.as_str().into(),
+            _ => "working".into(),
+        }
+    }
+
+    /// Whether the last that was written is a question.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.last == Part::Question
+    }
+
+    pub(crate) fn question(&mut self, screen: &mut Screen, call: &ToolCall, text: &str) {
+        self.end_block(screen);
+        self.part(Part::Question, screen);
+        for row in calls::question(self.look, screen.width(), call, text) {
+            screen.line(&row);
+        }
     }
 
     pub(crate) fn event(&mut self, event: &Event, screen: &mut Screen) {
@@ -72,6 +98,7 @@ impl View {
                     let failure = failure.to_string();
                     let note = format!("the model call failed: {}; {}", line(&failure), what_then(*recovery));
                     self.note(screen, BAD, &note);
+                    self.again = if let Recovery::Retry { at } = recovery { *at } else { 0 };
                 }
             }
             Event::CompactionStarted { .. } => self.doing = "summarising".into(),
@@ -95,7 +122,7 @@ impl View {
             Event::ToolEnded { result } => self.tool_ended(result, screen),
             Event::Cancelled { .. } | Event::Expired => {
                 self.end_block(screen);
-                self.doing = "stopping".into();
+                (self.doing, self.again) = ("stopping".into(), 0);
             }
             _ => {}
         }
@@ -104,9 +131,12 @@ impl View {
     /// The run has ended.
     pub(crate) fn end(&mut self, screen: &mut Screen) {
         self.end_block(screen);
-        self.running.clear();
-        self.calls.clear();
-        self.doing = "starting".into();
+        for running in std::mem::take(&mut self.running) {
+            self.part(Part::Call, screen);
+            screen.line(&calls::call(self.look, screen.width(), &running.call));
+            screen.line(&calls::stopped(self.look));
+        }
+        (self.doing, self.again) = ("starting".into(), 0);
     }
 
     /// What may still change.
@@ -128,9 +158,12 @@ impl View {
     /// A line about the run or the program itself.
     pub(crate) fn note(&mut self, screen: &mut Screen, style: Style, text: &str) {
         self.part(Part::Note, screen);
+        let mut wrap = Wrap::new(self.look, screen.width());
         for line in clean(text).lines() {
-            screen.line(&self.look.paint(style, line));
+            wrap.push_str(line, style);
+            wrap.end_line();
         }
+        wrap.take().iter().for_each(|row| screen.line(row));
     }
 
     /// A message of an earlier run.
@@ -139,9 +172,15 @@ impl View {
             Message::User(_) => self.message(message, screen),
             Message::Assistant(reply) => {
                 let text: Vec<&str> = reply.content.iter().filter_map(|block| Some(&*block.as_text()?.text)).collect();
-                self.begin_block(0, Part::Text, screen);
-                self.feed(&text.join("\n\n"), screen);
-                self.end_block(screen);
+                if !text.is_empty() {
+                    self.begin_block(0, Part::Text, screen);
+                    self.feed(&text.join("\n\n"), screen);
+                    self.end_block(screen);
+                }
+                for call in message.tool_calls() {
+                    self.part(Part::Call, screen);
+                    screen.line(&calls::call(self.look, screen.width(), call));
+                }
             }
             Message::ToolResult(_) => {}
         }
@@ -214,9 +253,16 @@ impl View {
                 self.end_block(screen);
                 self.part(Part::Said, screen);
                 let text: Vec<&str> = said.content.iter().filter_map(Content::as_text).collect();
-                for (n, line) in clean(&text.join("\n")).lines().enumerate() {
+                let text = clean(&text.join("\n")).replace('\t', "    ");
+                let lines = text.lines().count();
+                // Whoever has pasted a file knows it.
+                let most = if lines > MOST_SAID + 1 { MOST_SAID } else { lines };
+                for (n, line) in text.lines().take(most).enumerate() {
                     let lead = if n == 0 { "› " } else { "  " };
                     screen.line(&self.look.paint(BOLD, &format!("{lead}{line}")));
+                }
+                if lines > most {
+                    screen.line(&self.look.paint(DIM, &format!("  … {} more lines", lines - most)));
                 }
             }
             Message::Assistant(_) => {
@@ -245,20 +291,24 @@ impl View {
 
     fn part(&mut self, part: Part, screen: &mut Screen) {
         let apart = part != self.last || matches!(part, Part::Text | Part::Said);
-        if apart && self.last != Part::Nothing {
+        if apart {
             screen.line("");
         }
         self.last = part;
     }
 }
 
+/// How long it is until then, in Unix milliseconds.
+fn until(at: i64) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(at).map(Duration::from_millis).unwrap_or_default().saturating_sub(now)
+}
+
 /// What the run does about a failed model call.
 fn what_then(recovery: Recovery) -> String {
     match recovery {
         Recovery::Retry { at } => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let wait = u64::try_from(at).map(Duration::from_millis).unwrap_or_default().saturating_sub(now);
-            format!("trying again in {:.1} s", wait.as_secs_f64())
+            format!("trying again in {:.1} s", until(at).as_secs_f64())
         }
         Recovery::FallBack => "asking the next model".into(),
         Recovery::Compact => "summarising the conversation, which has become too long".into(),

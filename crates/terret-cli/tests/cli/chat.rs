@@ -21,6 +21,8 @@ const ENTER: &str = "\r";
 const ESC: &str = "\u{1b}";
 const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
+const CTRL_G: &str = "\u{7}";
+const CTRL_R: &str = "\u{12}";
 const UP: &str = "\u{1b}[A";
 const ALT_ENTER: &str = "\u{1b}\r";
 
@@ -68,6 +70,12 @@ impl Seat {
 
     fn types(&self, keys: &str) -> &Self {
         (&*self.outside).write_all(keys.as_bytes()).unwrap();
+        self
+    }
+
+    /// As somebody does who thinks before the next key.
+    fn pauses(&self) -> &Self {
+        std::thread::sleep(std::time::Duration::from_millis(700));
         self
     }
 
@@ -268,8 +276,96 @@ fn what_was_being_typed_comes_back_after_a_question() {
     let slow = json!({"content": slow["content"], "delayMs": 700});
     let seat = Seat::take(Terret::new().script([slow, text("Done.")]).args(["--permission-mode", "ask"]));
     seat.sees("/help").types("go").types(ENTER).sees("waiting").types("half a").sees("› half a");
-    seat.sees("y once").types("a").sees("Done.").sees("› half a").types(CTRL_C).types(CTRL_D);
+    seat.sees("y once").pauses().types("a").sees("Done.").sees("› half a").types(CTRL_C).types(CTRL_D);
     seat.exits(0);
+}
+
+#[test]
+fn keys_of_a_text_that_is_being_typed_answer_no_question() {
+    let write = call("write", json!({"path": "a.txt", "content": "x"}));
+    let write = json!({"content": write["content"], "delayMs": 700});
+    let seat = Seat::take(Terret::new().script([write, text("Done.")]).args(["--permission-mode", "ask"]));
+    seat.sees("/help").types("go").types(ENTER).sees("waiting");
+    while !seat.screen().contains("y once") {
+        seat.types("y");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    seat.types("a").types("\u{1b}[200~pasted\u{1b}[201~").sees("comes back after this question");
+    assert!(seat.screen().contains("y once") && !seat.world.path().join("project/a.txt").exists());
+    seat.pauses().types("y").sees("Done.").sees("yapasted").types(CTRL_C).types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn a_tool_that_was_interrupted_and_the_end_of_one_that_failed_are_shown() {
+    let count = call("bash", json!({"command": "for i in 1 2 3 4 5 6 7 8 9; do echo line $i; done; exit 3"}));
+    let sleep =
+        json!({"content": [{"type": "toolCall", "id": "c2", "name": "bash", "arguments": {"command": "sleep 600"}}]});
+    let seat = Seat::take(Terret::new().script([count, sleep]).args(["--permission-mode", "full"]));
+    seat.sees("/help").types("go").types(ENTER).sees("• bash sleep 600");
+    let screen = seat.screen();
+    assert!(screen.contains("✗ line 1") && screen.contains("more lines") && screen.contains("line 9"), "{screen}");
+    assert!(!screen.contains("line 5"), "{screen}");
+    seat.types(ESC).sees("interrupted").sees("• bash sleep 600\n  ✗ stopped").types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn where_there_is_nothing_to_do_it_says_so() {
+    let seat = seat([text("x")]);
+    seat.sees("/help").types("/continue").types(ENTER).sees("there is nothing to go on with");
+    seat.types("/compact").types(ENTER).sees("could not be summarised: there is nothing").types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn what_was_said_is_found_and_paths_are_completed() {
+    let terret = Terret::new().script([text("One."), text("Two."), text("Three.")]).file("src/main.rs", "");
+    let seat = Seat::take(terret);
+    seat.sees("/help").types("fix the tests").types(ENTER).sees("One.").types("other").types(ENTER).sees("Two.");
+    seat.types("draft").types(CTRL_R).types("TEST").sees("find › TEST\nfix the tests").types(ESC).sees("› draft");
+    seat.types(CTRL_R).types("test").sees("\nfix the tests").types(ENTER).sees("› fix the tests");
+    seat.types(" in @s\t").sees("@src/").types("\t").sees("@src/main.rs").types(ENTER).sees("Three.").types(CTRL_D);
+    assert_eq!(seat.exits(0).said(), ["fix the tests", "other", "fix the tests in @src/main.rs"]);
+}
+
+#[test]
+fn what_is_typed_can_be_edited_in_another_program() {
+    let editor = "#!/bin/sh\n[ \"$1\" = -w ] && stty -a | grep -q ' icanon' && echo \"and more\" >>\"$2\"\n";
+    let terret = Terret::new().script([text("Heard.")]).file("editor", editor);
+    fs::set_permissions(terret.path("editor"), fs::Permissions::from_mode(0o755)).unwrap();
+    let named = format!("{} -w", terret.path("editor").display());
+    let seat = Seat::take(terret.env("VISUAL", named));
+    seat.sees("/help").types("begun\\\r").types(CTRL_G).sees("and more").types(ENTER).sees("Heard.").types(CTRL_D);
+    assert_eq!(seat.exits(0).said(), ["begun\nand more"]);
+
+    let seat = Seat::take(Terret::new().script([text("Heard.")]).env("EDITOR", "false"));
+    seat.sees("/help").types("kept").types(CTRL_G).sees("false failed").sees("› kept").types(CTRL_C).types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn a_long_paste_is_said_whole_and_shown_in_part() {
+    let seat = seat([text("Got it.")]);
+    let pasted: String = (0..2000).map(|n| format!("row {n}\r")).collect();
+    seat.sees("/help").types(&format!("\u{1b}[200~{pasted}\u{1b}[201~")).sees("row 1999").types(ENTER);
+    seat.sees("Got it.").sees("… 1970 more lines").types(CTRL_D);
+    assert_eq!(seat.exits(0).said()[0].lines().count(), 2000);
+}
+
+#[test]
+fn a_run_ends_when_its_terminal_goes() {
+    let seat = seat([endless("Well")]);
+    seat.sees("/help").types("go").types(ENTER).sees("Well");
+    // The system says it, and so does a shell.
+    for _ in 0..2 {
+        kill_process(seat.program(), Signal::HUP).unwrap();
+    }
+    let again = Seat::take(Terret::of(seat.exits(143).world).script([text("x")]).args(["-c"]));
+    again.sees("/help").sees("› go").types("/cost").types(ENTER).sees("this session");
+    assert!(!again.screen().contains("goes on"), "{}", again.screen());
+    again.types(CTRL_D);
+    again.exits(0);
 }
 
 #[test]
