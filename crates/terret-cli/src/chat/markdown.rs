@@ -44,6 +44,8 @@ enum Line {
 struct Fence {
     mark: char,
     length: usize,
+    /// How many marks its line has so far.
+    marks: usize,
 }
 
 #[derive(Default)]
@@ -66,6 +68,8 @@ struct Link {
     open: usize,
 }
 
+/// How much of a line is looked at to find out what it is, in bytes.
+const LONGEST_LEAD: usize = 256;
 /// The longest link that is waited for, in bytes.
 const LONGEST_LINK: usize = 2048;
 
@@ -152,6 +156,7 @@ impl Markdown {
         let first = rest.chars().next().unwrap_or(' ');
         let run = rest.chars().take_while(|c| *c == first).count();
         let after: String = rest.chars().skip(run).collect();
+        let ended = ended || lead.len() > LONGEST_LEAD;
         if first != '|' && (ended || !rest.is_empty()) {
             self.end_table();
         }
@@ -185,12 +190,10 @@ impl Markdown {
         let undecided = !ended && after.is_empty();
         match first {
             '`' | '~' if run >= 3 => {
-                // A line of code in backticks has some more of them.
-                self.fence = Some(Fence { mark: first, length: run });
                 if undecided {
-                    self.fence = None;
                     return false;
                 }
+                self.fence = Some(Fence { mark: first, length: run, marks: 0 });
                 self.verbatim(Line::Fence, lead);
                 true
             }
@@ -387,6 +390,13 @@ impl Markdown {
         match self.line {
             Line::Row => self.table.push(c),
             Line::Verbatim | Line::Fence => {
+                if let (Line::Fence, Some(fence)) = (self.line, &mut self.fence) {
+                    fence.marks += usize::from(c == fence.mark);
+                    // A line of code in backticks has some more of them, and opens nothing.
+                    if fence.mark == '`' && fence.marks > fence.length {
+                        self.fence = None;
+                    }
+                }
                 let style = match self.line {
                     Line::Fence => DIM,
                     _ if self.fence.is_some() => {
@@ -570,6 +580,7 @@ mod tests {
                 "```rust\n# x *y*\n\tz\n```\n*i*",
                 &["<d>```rust</>", "  <c># x *y*</>", "  <c>    z</>", "<d>```</>", "<i>i</>"],
             ),
+            ("```one``` line\n# h", &["<d>```one``` line</>", "<b>h</>"]),
             ("````\n```\n````\n# h", &["<d>````</>", "  <c>```</>", "<d>````</>", "<b>h</>"]),
         ] {
             assert_eq!(shown(STYLED, &[text]), rows, "{text}");
@@ -601,6 +612,16 @@ mod tests {
         let wide = format!("| a | {} |\n|---|---|\n| c | d |", "b".repeat(50));
         assert_eq!(shown(STYLED, &[&wide]), wide.split('\n').collect::<Vec<_>>());
         assert_eq!(shown(STYLED, &["| no\n| table\n\n|a|\n|-|"]), ["| no", "| table", "", "<b>a</>", "<d>─</>"]);
+    }
+
+    #[test]
+    fn a_line_of_marks_is_not_looked_at_again_and_again() {
+        for mark in ["`", "~", "-", "*", "_", "+", "#", ">", "1", "|", "[", "!["] {
+            let line = mark.repeat(200_000);
+            let pieces: Vec<&str> = line.split_inclusive(mark).collect();
+            assert!(!shown(STYLED, &pieces).is_empty(), "{mark}");
+            assert!(!shown(STYLED, &["```\n", &line]).is_empty(), "{mark} in a block of code");
+        }
     }
 
     #[test]

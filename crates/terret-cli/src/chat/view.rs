@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anstyle::Style;
 use terret::agent::machine::Recovery;
 use terret::agent::{Event, Snapshot};
-use terret::llm::{BlockKind, Content, Message, StreamEvent, ToolCall};
+use terret::llm::{Block, BlockKind, Content, Message, StreamEvent, ToolCall};
 
 use super::calls;
 use super::look::{BAD, BOLD, DIM, Look, fit};
@@ -21,6 +21,10 @@ pub(crate) struct View {
     look: Look,
     /// What is being written, of which block, and how many bytes of it were seen.
     block: Option<(Markdown, usize, usize)>,
+    /// The first block of the reply that isn't shown whole.
+    next: usize,
+    /// Whether fragments are missing, for which the screen was too slow.
+    lagged: bool,
     calls: HashMap<String, Arc<ToolCall>>,
     running: Vec<Running>,
     /// What the run is doing.
@@ -55,6 +59,8 @@ impl View {
         Self {
             look,
             block: None,
+            next: 0,
+            lagged: false,
             calls: HashMap::new(),
             running: Vec::new(),
             doing: "starting".into(),
@@ -88,7 +94,8 @@ impl View {
 
     pub(crate) fn event(&mut self, event: &Event, screen: &mut Screen) {
         match event {
-            Event::ModelCalled { .. } => self.doing = "waiting".into(),
+            Event::ModelCalled { .. } => (self.doing, self.next) = ("waiting".into(), 0),
+            Event::Lagged => self.lagged = true,
             Event::Delta { event, .. } => self.delta(event, screen),
             Event::Snapshot(snapshot) => self.catch_up(snapshot, screen),
             Event::AttemptFailed { failure, recovery, .. } => {
@@ -209,14 +216,28 @@ impl View {
         }
     }
 
-    /// Goes on behind what was seen of the block that is being written.
+    /// Shows what there is of a reply and wasn't seen.
     fn catch_up(&mut self, snapshot: &Snapshot, screen: &mut Screen) {
-        let blocks = snapshot.reply.iter().flat_map(|(_, blocks)| blocks);
-        let Some((_, of, seen)) = &self.block else { return };
-        let more = blocks.filter(|block| block.index == *of).find_map(|block| block.text.get(*seen..));
-        if let Some(more) = more.map(str::to_owned) {
-            self.feed(&more, screen);
+        self.lagged = false;
+        for block in snapshot.reply.iter().flat_map(|(_, blocks)| blocks) {
+            match block.kind {
+                BlockKind::Text => self.go_on(block.index, Part::Text, &block.text, screen),
+                BlockKind::Thinking { .. } => self.go_on(block.index, Part::Thinking, &block.text, screen),
+                _ => self.end_block(screen),
+            }
         }
+    }
+
+    /// Shows the rest of a block, of which this is the text so far.
+    fn go_on(&mut self, index: usize, part: Part, text: &str, screen: &mut Screen) {
+        if index < self.next {
+            return;
+        }
+        if !self.is_in(index) {
+            self.begin_block(index, part, screen);
+        }
+        let seen = self.block.as_ref().map_or(0, |(.., seen)| *seen);
+        self.feed(text.get(seen..).unwrap_or_default(), screen);
     }
 
     fn is_in(&self, index: usize) -> bool {
@@ -241,7 +262,8 @@ impl View {
     }
 
     fn end_block(&mut self, screen: &mut Screen) {
-        if let Some((mut markdown, ..)) = self.block.take() {
+        if let Some((mut markdown, index, _)) = self.block.take() {
+            self.next = index + 1;
             markdown.end();
             markdown.rows().iter().for_each(|row| screen.line(row));
         }
@@ -265,7 +287,15 @@ impl View {
                     screen.line(&self.look.paint(DIM, &format!("  … {} more lines", lines - most)));
                 }
             }
-            Message::Assistant(_) => {
+            Message::Assistant(reply) => {
+                let blocks = reply.content.iter().enumerate().filter(|_| self.lagged);
+                for (index, block) in blocks.collect::<Vec<_>>() {
+                    match block {
+                        Block::Text(text) => self.go_on(index, Part::Text, &text.text, screen),
+                        Block::Thinking(thinking) => self.go_on(index, Part::Thinking, &thinking.thinking, screen),
+                        _ => self.end_block(screen),
+                    }
+                }
                 self.end_block(screen);
                 for call in message.tool_calls() {
                     self.calls.insert(call.id.clone(), Arc::new(call.clone()));

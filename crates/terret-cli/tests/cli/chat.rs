@@ -354,6 +354,26 @@ fn a_long_paste_is_said_whole_and_shown_in_part() {
 }
 
 #[test]
+fn what_comes_faster_than_the_terminal_is_shown_whole() {
+    let rows: String = (0..20_000).map(|n| format!("row {n} of many\n\n")).collect();
+    let reply = json!({"text": format!("{rows}THE END"), "chunk": 16});
+    let seat = seat([reply.clone()]);
+    // Nobody reads for a while.
+    let held = seat.sees("/help").terminal.lock().unwrap();
+    seat.types("go").types(ENTER).pauses();
+    drop(held);
+    seat.sees("row 19999 of many").sees("THE END").types(CTRL_D);
+    seat.exits(0);
+
+    let seat = Seat::take(Terret::new().script([reply]).args(["go"]));
+    let held = seat.terminal.lock().unwrap();
+    seat.pauses();
+    drop(held);
+    seat.sees("row 19999 of many").sees("THE END").sees("1 model call");
+    seat.exits(0);
+}
+
+#[test]
 fn a_run_ends_when_its_terminal_goes() {
     let seat = seat([endless("Well")]);
     seat.sees("/help").types("go").types(ENTER).sees("Well");
