@@ -11,6 +11,8 @@ use super::look::Look;
 /// What is typed: keys, or whole lines where the terminal can do no more.
 pub(crate) enum Input {
     Keys(Box<EventStream>),
+    /// Somebody else reads the keys for a while.
+    Resting,
     Lines(mpsc::UnboundedReceiver<String>),
 }
 
@@ -27,6 +29,19 @@ impl Input {
     /// As far as the terminal knows keys.
     pub(crate) fn of(look: Look) -> Self {
         if look.moves { Input::Keys(Box::default()) } else { Self::lines() }
+    }
+
+    /// Leaves the keys to somebody else. What is read in lines is read on.
+    pub(crate) fn rest(&mut self) {
+        if let Input::Keys(_) = self {
+            *self = Input::Resting;
+        }
+    }
+
+    pub(crate) fn go_on(&mut self) {
+        if let Input::Resting = self {
+            *self = Input::Keys(Box::default());
+        }
     }
 
     fn lines() -> Self {
@@ -46,6 +61,7 @@ impl Input {
     /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Typed {
         match self {
+            Input::Resting => std::future::pending().await,
             Input::Lines(lines) => lines.recv().await.map_or(Typed::End, Typed::Line),
             Input::Keys(keys) => loop {
                 match keys.next().await {
@@ -97,6 +113,24 @@ impl Arrivals {
             told.map_or(std::task::Poll::Pending, std::task::Poll::Ready)
         })
         .await
+    }
+}
+
+impl Arrivals {
+    /// Does something to its end, unless the program is told to do something else.
+    pub(crate) async fn unless_told<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Told> {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                told = self.next() => match told {
+                    Told::Suspend => suspend(),
+                    Told::Continue => {}
+                    told => return Err(told),
+                },
+                done = &mut work => return Ok(done),
+            }
+        }
     }
 }
 

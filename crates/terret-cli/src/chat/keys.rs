@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::calls;
 use super::commands::{self, Slash};
 use super::paths;
-use super::talk::{CHOICES, Mode, Talk};
+use super::talk::{Aside, CHOICES, Mode, Talk};
 use crate::exit::Exit;
 
 /// After which time keys are no longer those of a text that was being typed.
@@ -29,7 +29,7 @@ impl Talk {
             KeyCode::Esc => self.escape(),
             _ if self.mode == Mode::Decide && self.is_typing() => self.go_on_typing(key.code),
             _ if self.mode == Mode::Decide => self.decide(key.code),
-            KeyCode::Char('g') if control => self.goes_elsewhere = true,
+            KeyCode::Char('g') if control => self.aside = Some(Aside::Editor),
             KeyCode::Char('r') if control && self.mode == Mode::Say => {
                 self.find = (self.editor.take(), 0);
                 self.mode = Mode::Find;

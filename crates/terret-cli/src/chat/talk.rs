@@ -10,7 +10,6 @@ use terret::llm::{Content, Message, StopReason};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::editor::Editor;
-use super::elsewhere::Edited;
 use super::history::History;
 use super::input::{Arrivals, Input, Told, Typed, suspend};
 use super::look::{ASKING, BAD, BOLD, DIM, Look, columns, fit};
@@ -42,8 +41,8 @@ pub(crate) struct Talk {
     pub(super) notice: Option<String>,
     /// What was being typed when something was looked for, and how many hits were passed over.
     pub(super) find: (String, usize),
-    /// Whether what is typed is to be edited in another program.
-    pub(super) goes_elsewhere: bool,
+    /// What needs the terminal next.
+    pub(super) aside: Option<Aside>,
     /// Whether the next Ctrl-C leaves.
     pub(super) leaving: bool,
     pub(super) exit: Option<Exit>,
@@ -54,6 +53,16 @@ pub(super) struct Busy {
     run: Run,
     pub(super) handle: RunHandle,
     since: Instant,
+}
+
+/// What is done while the terminal is as other programs expect it: it may be theirs, or take as long as they do.
+pub(super) enum Aside {
+    /// Edits what is typed, in the editor that its user likes.
+    Editor,
+    /// Asks another model, for whose key a program may be asked.
+    Model(String),
+    /// Begins another session.
+    Clear,
 }
 
 /// What the keys are for.
@@ -96,7 +105,7 @@ impl Talk {
             typing: None,
             notice: None,
             find: Default::default(),
-            goes_elsewhere: false,
+            aside: None,
             leaving: false,
             exit: None,
         }
@@ -133,11 +142,10 @@ impl Talk {
                 }
                 typed = input.next() => {
                     self.typed(typed).await?;
-                    if std::mem::take(&mut self.goes_elsewhere) {
-                        // Nobody else reads from the terminal meanwhile.
-                        drop(input);
-                        self.edit_elsewhere(arrivals).await?;
-                        input = Input::of(self.look);
+                    if let Some(aside) = self.aside.take() {
+                        input.rest();
+                        self.step_aside(aside, arrivals).await?;
+                        input.go_on();
                     }
                     self.draw()?;
                     (dirty, drawn) = (false, Instant::now());
@@ -156,15 +164,47 @@ impl Talk {
         Ok(())
     }
 
-    /// Edits what is typed in the editor that its user likes.
-    async fn edit_elsewhere(&mut self, arrivals: &mut Arrivals) -> io::Result<()> {
+    /// Leaves the terminal to what may need it, or may take its time.
+    async fn step_aside(&mut self, aside: Aside, arrivals: &mut Arrivals) -> io::Result<()> {
         self.screen.leave()?;
-        let edited = elsewhere::edit(self.editor.text(), arrivals).await;
+        let told = match aside {
+            Aside::Editor => match elsewhere::edit(self.editor.text(), arrivals).await {
+                Ok(Ok(text)) => {
+                    self.editor.set(&text);
+                    None
+                }
+                Ok(Err(problem)) => {
+                    self.notice = Some(line(&problem));
+                    None
+                }
+                Err(told) => Some(told),
+            },
+            Aside::Model(name) => {
+                let before = self.desk.task.args.model.clone();
+                match arrivals.unless_told(self.desk.ask_model(&name)).await {
+                    Ok(done) => {
+                        self.has_asked_model(done);
+                        None
+                    }
+                    Err(told) => {
+                        self.desk.task.args.model = before;
+                        Some(told)
+                    }
+                }
+            }
+            Aside::Clear => match arrivals.unless_told(self.desk.begin_anew()).await {
+                Ok(done) => {
+                    self.has_begun_anew(done);
+                    None
+                }
+                Err(told) => Some(told),
+            },
+        };
         self.screen.enter()?;
-        match edited {
-            Ok(Edited::Text(text)) => self.editor.set(&text),
-            Ok(Edited::Told(told)) => self.told(told)?,
-            Err(problem) => self.notice = Some(line(&problem)),
+        match told {
+            None => {}
+            Some(Told::Interrupt) => self.notice = Some("nothing has changed".into()),
+            Some(told) => self.told(told)?,
         }
         Ok(())
     }

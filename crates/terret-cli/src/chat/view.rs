@@ -279,10 +279,14 @@ impl View {
                 let lines = text.lines().count();
                 // Whoever has pasted a file knows it.
                 let most = if lines > MOST_SAID + 1 { MOST_SAID } else { lines };
+                let mut wrap = Wrap::new(self.look, screen.width());
                 for (n, line) in text.lines().take(most).enumerate() {
-                    let lead = if n == 0 { "› " } else { "  " };
-                    screen.line(&self.look.paint(BOLD, &format!("{lead}{line}")));
+                    wrap.push_str(if n == 0 { "› " } else { "  " }, BOLD);
+                    wrap.hang("  ", BOLD);
+                    wrap.push_str(line, BOLD);
+                    wrap.end_line();
                 }
+                wrap.take().iter().for_each(|row| screen.line(row));
                 if lines > most {
                     screen.line(&self.look.paint(DIM, &format!("  … {} more lines", lines - most)));
                 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use terret::llm::Message;
 
+use crate::server::{Answer, Server};
 use crate::terret::{Terret, eventually, sessions};
 
 const ENTER: &str = "\r";
@@ -351,6 +352,39 @@ fn a_long_paste_is_said_whole_and_shown_in_part() {
     seat.sees("/help").types(&format!("\u{1b}[200~{pasted}\u{1b}[201~")).sees("row 1999").types(ENTER);
     seat.sees("Got it.").sees("… 1970 more lines").types(CTRL_D);
     assert_eq!(seat.exits(0).said()[0].lines().count(), 2000);
+}
+
+#[test]
+fn a_run_that_a_crash_has_interrupted_is_paid_for_once() {
+    let usage = json!({"prompt_tokens": 1_000_000, "completion_tokens": 0});
+    let answer = |delta: Value, reason: &str| {
+        let event = json!({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}], "usage": usage});
+        Answer::events(format!("data: {event}\n\ndata: [DONE]\n\n"))
+    };
+    let bash = json!({"name": "bash", "arguments": "{\"command\": \"sleep 600\"}"});
+    let call = json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": bash}]});
+    let server = Server::answering([answer(call, "tool_calls"), answer(json!({"content": "Done."}), "stop")]);
+    let models = r#"{"models": {"custom/mine": {"price": {"input": 1, "output": 1}}}}"#;
+    let asked = ["-m", "custom/mine", "--base-url", &server.url, "--permission-mode", "full"];
+    let seat = Seat::take(Terret::new().args(asked).home_file(".config/terret/models.json", models));
+    seat.sees("/help").types("go").types(ENTER).sees("• bash").sees("$1.0");
+    kill_process(seat.program(), Signal::KILL).unwrap();
+    let world = seat.world.clone();
+    drop(seat);
+    let again = Seat::take(Terret::of(world).args(asked).args(["-c"]));
+    again.sees("Done.").types("/cost").types(ENTER).sees("this session: $2.0").types(CTRL_D);
+    again.exits(0);
+}
+
+#[test]
+fn a_command_for_a_key_that_takes_its_time_can_be_interrupted() {
+    let config = "[providers.anthropic]\napi-key = \"!touch asked; sleep 600\"\n";
+    let seat = Seat::take(Terret::new().script([text("Still here.")]).config(config));
+    seat.sees("/help").types("/model anthropic/claude-sonnet-4-5").types(ENTER);
+    let asked = seat.world.path().join("project/asked");
+    eventually(|| asked.exists().then_some(()));
+    seat.types(CTRL_C).sees("nothing has changed").types("go").types(ENTER).sees("Still here.").types(CTRL_D);
+    seat.exits(0);
 }
 
 #[test]
