@@ -49,6 +49,14 @@ pub(crate) fn restore() {
     }
 }
 
+/// Gives the terminal back without writing to it.
+pub(crate) fn let_go() {
+    if TAKEN.swap(false, Ordering::SeqCst) {
+        // There is nobody to tell when this fails.
+        let _ = terminal::disable_raw_mode();
+    }
+}
+
 fn take() -> io::Result<()> {
     TAKEN.store(true, Ordering::SeqCst);
     terminal::enable_raw_mode()?;

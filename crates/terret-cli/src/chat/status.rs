@@ -76,7 +76,8 @@ impl Status {
     pub(crate) fn line(&self, busy: Option<(&str, Duration)>, queued: usize, width: usize) -> String {
         let mut parts = Vec::new();
         if let Some((what, time)) = busy {
-            parts.push(format!("{what} {}", seconds(time)));
+            parts.push(what.to_owned());
+            parts.push(seconds(time));
         }
         if queued > 0 {
             parts.push(format!("{queued} queued"));

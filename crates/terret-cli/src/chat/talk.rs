@@ -16,7 +16,7 @@ use super::look::{ASKING, BAD, BOLD, DIM, Look, columns, fit};
 use super::screen::{Live, Screen};
 use super::status::Status;
 use super::view::View;
-use super::{Desk, calls, elsewhere};
+use super::{Desk, calls, elsewhere, screen};
 use crate::exit::{Exit, Problem};
 use crate::output::line;
 use crate::signals;
@@ -115,6 +115,7 @@ impl Talk {
     pub(super) async fn go_on(mut self) -> Result<Exit, Problem> {
         let gone = |error: io::Error| Problem::new(Exit::RunFailed, format!("the terminal can't be used: {error}"));
         let mut arrivals = Arrivals::listen().map_err(gone)?;
+        tokio::spawn(end_in_any_case(Arrivals::listen().map_err(gone)?));
         self.greet().await;
         let talked = self.converse(&mut arrivals).await;
         // Without a terminal, nobody is there who could go on.
@@ -486,6 +487,14 @@ impl Talk {
 }
 
 pub(super) const CHOICES: &str = "y once · a for this run · e edit · n no";
+
+/// A terminal that takes nothing more holds whoever writes to it. The program ends all the same when it is told to.
+async fn end_in_any_case(mut arrivals: Arrivals) {
+    while !matches!(arrivals.next().await, Told::Terminate | Told::HangUp) {}
+    tokio::time::sleep(LAST_WORDS + Duration::from_secs(3)).await;
+    screen::let_go();
+    std::process::exit(Exit::Terminated.code().into());
+}
 
 /// The next event of the run, if there is one.
 async fn next_of(busy: &mut Option<Busy>) -> Option<Event> {

@@ -388,6 +388,18 @@ fn a_command_for_a_key_that_takes_its_time_can_be_interrupted() {
 }
 
 #[test]
+fn it_ends_when_it_is_told_to_though_the_terminal_takes_nothing_more() {
+    let mut seat = seat([json!({"text": "line\n\n".repeat(100_000), "chunk": 16})]);
+    let terminal = seat.sees("/help").terminal.clone();
+    let held = terminal.lock().unwrap();
+    seat.types("go").types(ENTER).pauses();
+    kill_process(seat.program(), Signal::TERM).unwrap();
+    let status = seat.child.wait();
+    drop(held);
+    assert_eq!(status.unwrap().code(), Some(143));
+}
+
+#[test]
 fn what_comes_faster_than_the_terminal_is_shown_whole() {
     let rows: String = (0..20_000).map(|n| format!("row {n} of many\n\n")).collect();
     let reply = json!({"text": format!("{rows}THE END"), "chunk": 16});
