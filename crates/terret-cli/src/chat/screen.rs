@@ -18,6 +18,8 @@ pub(crate) struct Screen {
     /// What is to be written above the rows at the end: whole lines.
     ready: String,
     shown: Live,
+    /// Whether the terminal may show something else by now, because it has another size.
+    moved: bool,
 }
 
 /// The rows at the end.
@@ -71,7 +73,8 @@ pub(crate) fn is_there() -> bool {
 
 impl Screen {
     pub(crate) fn take(look: Look) -> io::Result<Self> {
-        let mut screen = Self { look, width: 80, height: 24, ready: String::new(), shown: Live::default() };
+        let mut screen =
+            Self { look, width: 80, height: 24, ready: String::new(), shown: Live::default(), moved: false };
         screen.resized();
         if look.moves {
             take()?;
@@ -85,7 +88,8 @@ impl Screen {
             && width > 0
             && height > 0
         {
-            (self.width, self.height) = (width.into(), height.into());
+            let before = std::mem::replace(&mut self.width, width.into());
+            self.moved |= (before, std::mem::replace(&mut self.height, height.into())) != (self.width, self.height);
         }
     }
 
@@ -111,7 +115,7 @@ impl Screen {
             return self.write_plain();
         }
         let live = self.within(live);
-        if self.ready.is_empty() && live == self.shown {
+        if self.ready.is_empty() && live == self.shown && !std::mem::take(&mut self.moved) {
             return Ok(());
         }
         let mut out = String::new();

@@ -464,7 +464,9 @@ fn wide_characters_and_another_size_keep_the_cursor_where_it_belongs() {
         seat.types("w");
         rows(screen) == 2 && screen.lines().all(|line| line.chars().count() <= 24)
     });
-    seat.types("\u{15}").types(CTRL_D);
+    // What a smaller terminal has cut off is drawn again at once.
+    seat.types("\u{15}").sees("› \n").resize(4, 24);
+    seat.sees("scripted/").types(CTRL_D);
     seat.exits(0);
 }
 
