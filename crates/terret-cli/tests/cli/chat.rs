@@ -86,6 +86,12 @@ impl Seat {
         self.until(text, |screen| screen.contains(text))
     }
 
+    /// Waits until the screen shows this, and the run has ended.
+    #[track_caller]
+    fn is_told(&self, text: &str) -> &Self {
+        self.sees(text).sees_no_more("esc interrupts")
+    }
+
     #[track_caller]
     fn sees_no_more(&self, text: &str) -> &Self {
         self.until(text, |screen| !screen.contains(text))
@@ -199,7 +205,7 @@ fn an_interruption_keeps_what_was_done_and_the_session_goes_on() {
     for key in [ESC, CTRL_C] {
         let seat = seat([call("ls", json!({})), endless("Half an answer"), text("The rest.")]);
         seat.sees("/help").types("go").types(ENTER).sees("Half an answer").types(key).sees("interrupted");
-        seat.types("and now").types(ENTER).sees("The rest.").sees("Half an answer").types(CTRL_D);
+        seat.types("and now").types(ENTER).is_told("The rest.").sees("Half an answer").types(CTRL_D);
         let transcript = seat.exits(0).transcript();
         let roles: Vec<&str> = transcript.iter().map(|message| message["role"].as_str().unwrap()).collect();
         assert_eq!(roles, ["user", "assistant", "toolResult", "user", "assistant"]);
@@ -277,23 +283,23 @@ fn what_was_being_typed_comes_back_after_a_question() {
     let slow = json!({"content": slow["content"], "delayMs": 700});
     let seat = Seat::take(Terret::new().script([slow, text("Done.")]).args(["--permission-mode", "ask"]));
     seat.sees("/help").types("go").types(ENTER).sees("waiting").types("half a").sees("› half a");
-    seat.sees("y once").pauses().types("a").sees("Done.").sees("› half a").types(CTRL_C).types(CTRL_D);
+    seat.sees("y once").pauses().types("a").is_told("Done.").sees("› half a").types(CTRL_C).types(CTRL_D);
     seat.exits(0);
 }
 
 #[test]
 fn keys_of_a_text_that_is_being_typed_answer_no_question() {
     let write = call("write", json!({"path": "a.txt", "content": "x"}));
-    let write = json!({"content": write["content"], "delayMs": 700});
+    let write = json!({"content": write["content"], "delayMs": 3000});
     let seat = Seat::take(Terret::new().script([write, text("Done.")]).args(["--permission-mode", "ask"]));
-    seat.sees("/help").types("go").types(ENTER).sees("waiting");
+    seat.sees("/help").types("go").types(ENTER).sees("waiting").types("y").sees("› y");
     while !seat.screen().contains("y once") {
         seat.types("y");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     seat.types("a").types("\u{1b}[200~pasted\u{1b}[201~").sees("comes back after this question");
     assert!(seat.screen().contains("y once") && !seat.world.path().join("project/a.txt").exists());
-    seat.pauses().types("y").sees("Done.").sees("yapasted").types(CTRL_C).types(CTRL_D);
+    seat.pauses().types("y").is_told("Done.").sees("yapasted").types(CTRL_C).types(CTRL_D);
     seat.exits(0);
 }
 
@@ -372,7 +378,7 @@ fn a_run_that_a_crash_has_interrupted_is_paid_for_once() {
     let world = seat.world.clone();
     drop(seat);
     let again = Seat::take(Terret::of(world).args(asked).args(["-c"]));
-    again.sees("Done.").types("/cost").types(ENTER).sees("this session: $2.0").types(CTRL_D);
+    again.is_told("Done.").types("/cost").types(ENTER).sees("this session: $2.0").types(CTRL_D);
     again.exits(0);
 }
 
@@ -475,7 +481,7 @@ fn commands_tell_and_unknown_ones_suggest_the_near_one() {
     let seat = seat([json!({"text": "Hi.", "usage": {"input": 1200, "output": 34}})]);
     seat.sees("/help").types("/hlep").types(ENTER).sees("did you mean /help?").types("\u{15}/help").types(ENTER);
     seat.sees("/export FILE").sees("Alt-Enter").types("/tools").types(ENTER).sees("grep");
-    seat.types("hi").types(ENTER).sees("Hi.").sees("1.2k tokens").types("/cost").types(ENTER).sees("this session:");
+    seat.types("hi").types(ENTER).is_told("Hi.").sees("1.2k tokens").types("/cost").types(ENTER).sees("this session:");
     seat.types("/export page.html").types(ENTER).sees("written to page.html");
     seat.types("/sessions").types(ENTER).sees("goes on with one").types("/clear").types(ENTER).sees("a new session");
     seat.types("/model nobody/nothing").types(ENTER).sees("nobody").types("/quit").types(ENTER);
