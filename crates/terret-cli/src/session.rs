@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use terret::agent::machine::{Limits, RunId};
 use terret::agent::{Agent, Journal as _, JournalError, Session, SessionId};
-use terret::llm::Message;
+use terret::llm::{Message, Money};
 use terret::store::{GivenRules, Reading, SessionInfo, Setup, SqliteJournal, StoreError};
 
 use crate::cli::RunArgs;
@@ -58,6 +58,8 @@ pub(crate) struct Interrupted {
     pub(crate) limits: Limits,
     /// Unix milliseconds.
     pub(crate) deadline: Option<i64>,
+    /// What it had cost when it was interrupted.
+    pub(crate) cost: Money,
 }
 
 /// Finds out which session is meant. Asks on a terminal, if need be.
@@ -212,6 +214,7 @@ impl Chosen {
                 run: run.id.clone(),
                 limits: run.limits,
                 deadline: run.deadline(),
+                cost: run.spent.cost,
             }),
         };
         Ok(Opened { session, interrupted, kept: true, messages: transcript.len(), unanswered })

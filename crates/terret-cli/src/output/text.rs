@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 use terret::agent::machine::{Failure, Outcome, Recovery};
 use terret::agent::{Event, Report};
-use terret::llm::{BlockKind, Content, Message, StopReason, StreamEvent, ToolCall, ToolResultMessage};
+use terret::llm::{Block, BlockKind, Content, Message, StopReason, StreamEvent, ToolCall, ToolResultMessage};
 
 use super::{Output, Start, clean, complain};
 
@@ -107,6 +107,10 @@ pub(crate) struct Progress {
     /// Whether the cursor stands behind a text that has no line end yet.
     in_line: bool,
     showing: Showing,
+    /// The block of the reply that is being shown, and how many bytes of it were.
+    seen: (usize, usize),
+    /// Whether fragments are missing, for which the terminal was too slow.
+    lagged: bool,
 }
 
 /// What of the streaming reply is shown.
@@ -117,14 +121,45 @@ enum Showing {
     Thinking,
 }
 
+impl Showing {
+    fn of(kind: &BlockKind) -> Self {
+        match kind {
+            BlockKind::Text => Showing::Text,
+            BlockKind::Thinking { .. } => Showing::Thinking,
+            _ => Showing::Nothing,
+        }
+    }
+}
+
 impl Progress {
     pub(crate) fn new(out: Box<dyn Write>, live: bool) -> Self {
-        Self { out, live, in_line: false, showing: Showing::Nothing }
+        Self { out, live, in_line: false, showing: Showing::Nothing, seen: (0, 0), lagged: false }
     }
 
     pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::Delta { event, .. } if self.live => self.delta(event),
+            Event::ModelCalled { .. } => {
+                self.seen = (0, 0);
+                Ok(())
+            }
+            Event::Lagged => {
+                self.lagged = self.live;
+                Ok(())
+            }
+            Event::Snapshot(snapshot) if std::mem::take(&mut self.lagged) => {
+                let mut blocks = snapshot.reply.iter().flat_map(|(_, blocks)| blocks);
+                blocks.try_for_each(|block| self.go_on(block.index, Showing::of(&block.kind), &block.text))
+            }
+            Event::Message(message) if self.lagged => {
+                let Message::Assistant(reply) = &**message else { return Ok(()) };
+                reply.content.iter().enumerate().try_for_each(|(index, block)| match block {
+                    Block::Text(text) => self.go_on(index, Showing::Text, &text.text),
+                    Block::Thinking(thinking) => self.go_on(index, Showing::Thinking, &thinking.thinking),
+                    _ => Ok(()),
+                })?;
+                self.end_line()
+            }
             // A failure that is the end of the run is said there.
             Event::AttemptFailed { recovery: None, .. } => self.end_line(),
             Event::AttemptFailed { failure, recovery: Some(recovery), .. } => {
@@ -159,18 +194,35 @@ impl Progress {
 
     fn delta(&mut self, event: &StreamEvent) -> io::Result<()> {
         match event {
-            StreamEvent::BlockStart { kind, .. } => {
-                self.showing = match kind {
-                    BlockKind::Text => Showing::Text,
-                    BlockKind::Thinking { .. } => Showing::Thinking,
-                    _ => Showing::Nothing,
-                };
+            StreamEvent::BlockStart { index, kind } => {
+                (self.showing, self.seen) = (Showing::of(kind), (*index, 0));
                 self.end_line()
             }
-            StreamEvent::BlockDelta { text, .. } => self.text(text),
-            StreamEvent::BlockEnd { .. } => self.end_line(),
+            StreamEvent::BlockDelta { text, .. } => {
+                self.seen.1 += text.len();
+                self.text(text)
+            }
+            StreamEvent::BlockEnd { index, .. } => {
+                self.seen = (index + 1, 0);
+                self.end_line()
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Shows the rest of a block, of which this is the text so far.
+    fn go_on(&mut self, index: usize, showing: Showing, text: &str) -> io::Result<()> {
+        if index < self.seen.0 {
+            return Ok(());
+        }
+        if index > self.seen.0 {
+            self.end_line()?;
+            self.seen = (index, 0);
+        }
+        self.showing = showing;
+        let rest = text.get(self.seen.1..).unwrap_or_default();
+        self.seen.1 += rest.len();
+        if rest.is_empty() { Ok(()) } else { self.text(rest) }
     }
 
     fn text(&mut self, text: &str) -> io::Result<()> {
