@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
+use super::seccomp::Sockets;
 use super::view::TEMPORARY;
 use super::{CommandLine, SandboxError, View, landlock, restricted, seccomp};
 
@@ -30,7 +31,8 @@ impl Bubblewrap {
         let program = program().ok_or_else(|| {
             SandboxError::Unavailable("bwrap is not installed (the package is called bubblewrap)".to_owned())
         })?;
-        let filter = seccomp::apart().map_err(|error| SandboxError::Unavailable(error.to_string()))?;
+        let sockets = if view.network { Sockets::All } else { Sockets::Namespaced };
+        let filter = seccomp::apart(sockets).map_err(|error| SandboxError::Unavailable(error.to_string()))?;
         Ok(Self { program, arguments: arguments(view), filter: seccomp::bytes(&filter) })
     }
 

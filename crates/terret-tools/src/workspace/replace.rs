@@ -4,6 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
@@ -118,12 +119,28 @@ impl Target {
 /// Gives what stands at a place another name in its directory, over nothing that is there.
 pub(crate) fn rename_beneath(located: &Located, name: &OsStr) -> Result<(), PathError> {
     let target = Target::open(located, false)?;
-    let mut name = name.to_owned();
+    let name = unused_name(&target, name.to_owned());
+    rustix::fs::renameat(&target.directory, &target.name, &target.directory, &name)
+        .map_err(|error| PathError::from_io(&target.shown, error))
+}
+
+/// Makes a symbolic link at a place, over whatever file or link is there.
+pub(crate) fn link_beneath(located: &Located, to: &Path) -> Result<(), PathError> {
+    let target = Target::open(located, true)?;
+    let temporary = unused_name(&target, ".terret-link".into());
+    rustix::fs::symlinkat(to, &target.directory, &temporary)
+        .and_then(|()| rustix::fs::renameat(&target.directory, &temporary, &target.directory, &target.name))
+        .map_err(|error| {
+            let _ = rustix::fs::unlinkat(&target.directory, &temporary, AtFlags::empty());
+            PathError::from_io(&target.shown, error)
+        })
+}
+
+fn unused_name(target: &Target, mut name: OsString) -> OsString {
     while rustix::fs::statat(&target.directory, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
         name.push("+");
     }
-    rustix::fs::renameat(&target.directory, &target.name, &target.directory, &name)
-        .map_err(|error| PathError::from_io(&target.shown, error))
+    name
 }
 
 /// Sets the permissions of a regular file.
