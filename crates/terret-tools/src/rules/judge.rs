@@ -7,6 +7,7 @@ use terret_agent::machine::Verdict;
 use terret_agent::{EffectClass, SharedTool};
 
 use super::reading::only_reads;
+use super::rule::Match;
 use super::script::{Command, Script};
 use super::{Decision, Rule, Rules};
 use crate::workspace::Workspace;
@@ -80,12 +81,16 @@ impl RuleJudge {
         let subject = self.subject(tool, arguments);
         let rules = self.0.rules.read().unwrap_or_else(PoisonError::into_inner);
         let about = |decision| rules.of(decision).filter(|rule| rule.is_about(tool));
-        if let Some(rule) = about(Decision::Deny).find(|rule| self.touches(rule, &subject)) {
+        if let Some(rule) = about(Decision::Deny).find(|rule| self.touches(rule, &subject) == Match::Yes) {
             return Verdict::Deny { reason: format!("a rule forbids it: {rule}") };
+        }
+        if let Some(rule) = about(Decision::Deny).find(|rule| self.touches(rule, &subject) == Match::Perhaps) {
+            let reason = "and what this runs is known only when it runs. Write it out, without variables";
+            return Verdict::Deny { reason: format!("a rule forbids {rule}, {reason}") };
         }
         let restricted = about(Decision::Deny).chain(about(Decision::Ask)).any(|rule| !rule.is_general());
         let unreadable = matches!(subject, Subject::Script(None));
-        if about(Decision::Ask).any(|rule| self.touches(rule, &subject)) || (unreadable && restricted) {
+        if about(Decision::Ask).any(|rule| self.touches(rule, &subject) != Match::No) || (unreadable && restricted) {
             return Verdict::Ask { question: question(tool, arguments) };
         }
         if self.is_permitted(tool, &subject, &about(Decision::Allow).collect::<Vec<_>>()) {
@@ -101,16 +106,18 @@ impl RuleJudge {
     }
 
     /// Whether a rule is about anything in a call: a denial or a question need no more.
-    fn touches(&self, rule: &Rule, subject: &Subject) -> bool {
-        rule.is_general()
-            || match subject {
-                Subject::Script(script) => {
-                    let commands = script.iter().flat_map(|script| &script.commands);
-                    commands.into_iter().any(|command| rule.matches_command(command, true))
-                }
-                Subject::Paths(paths) => paths.iter().any(|path| rule.matches_path(path, &self.0.root)),
-                Subject::Other => false,
+    fn touches(&self, rule: &Rule, subject: &Subject) -> Match {
+        if rule.is_general() {
+            return Match::Yes;
+        }
+        match subject {
+            Subject::Script(script) => {
+                let commands = script.iter().flat_map(|script| &script.commands);
+                commands.map(|command| rule.matches_command(command, true)).max().unwrap_or(Match::No)
             }
+            Subject::Paths(paths) => paths.iter().any(|path| rule.matches_path(path, &self.0.root, true)).into(),
+            Subject::Other => Match::No,
+        }
     }
 
     /// Whether everything in a call is permitted, or only reads.
@@ -122,12 +129,12 @@ impl RuleJudge {
             Subject::Script(None) | Subject::Other => false,
             Subject::Script(Some(script)) => {
                 let permitted = |command: &Command| {
-                    only_reads(command) || allow.iter().any(|rule| rule.matches_command(command, false))
+                    only_reads(command) || allow.iter().any(|rule| rule.matches_command(command, false) == Match::Yes)
                 };
                 script.is_plain && script.commands.iter().all(permitted)
             }
             Subject::Paths(paths) => {
-                allow.iter().any(|rule| paths.iter().all(|path| rule.matches_path(path, &self.0.root)))
+                allow.iter().any(|rule| paths.iter().all(|path| rule.matches_path(path, &self.0.root, false)))
             }
         }
     }

@@ -330,10 +330,11 @@ fn is_harmless(config: &[u8]) -> bool {
     config.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])).all(|line| {
         if let Some(section) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
             let (name, part) = section.split_once(' ').unwrap_or((section, "\"\""));
-            let name = name.split('.').next().unwrap_or_default().to_lowercase();
             let part = part.trim().strip_prefix('"').and_then(|part| part.strip_suffix('"'));
             // What looks like the end of the section may be the end of a comment behind a setting.
-            let is_all = part.is_some_and(|part| !part.contains('"'));
+            let is_all = name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c))
+                && part.is_some_and(|part| !part.contains('"'));
+            let name = name.split('.').next().unwrap_or_default().to_lowercase();
             keys = KEYS.iter().find(|(known, _)| is_all && *known == name).map_or(&[], |(_, keys)| keys);
             return !keys.is_empty();
         }
