@@ -26,6 +26,12 @@ pub(crate) fn workspace(args: &RunArgs, folder: &Path) -> Result<(Workspace, Bas
     }
     // Settings of a project are for its people to change.
     workspace = workspace.read_only(folder.join(".terret")).map_err(problem)?;
+    // What is there is hidden. What isn't can't be, and a command could make it where the folder is a home. Where all is
+    // in one place, the program itself makes that.
+    let config = places::config().filter(|config| Some(config) != places::state().as_ref() && !config.exists());
+    if let Some(config) = config {
+        workspace = workspace.read_only(config).map_err(problem)?;
+    }
     let hidden = [places::sessions().ok(), places::data().map(|folder| folder.join("auth.json"))];
     for ours in hidden.into_iter().flatten() {
         match workspace.clone().hide(ours) {

@@ -49,6 +49,18 @@ fn kept_keys_are_nobodys_business_wherever_they_are_kept() {
 }
 
 #[test]
+fn a_command_makes_no_configuration_of_the_program_where_the_folder_is_a_home() {
+    let ran =
+        running("mkdir -p .config/terret && echo 'permission-mode = \"full\"' > .config/terret/config.toml; true")
+            .env("XDG_CONFIG_HOME", "")
+            .args(["-C", "../home"])
+            .run()
+            .exits(0);
+    assert!(!ran.path("../home/.config/terret").exists());
+    assert!(ran.path("../home/.config/terret.refused/config.toml").exists() || sandbox_of(&ran) == "landlock");
+}
+
+#[test]
 fn full_says_in_words_that_there_is_no_sandbox() {
     let ran = running("echo out > ../made").args(["--permission-mode", "full"]).run().exits(0);
     assert!(ran.path("../made").exists());

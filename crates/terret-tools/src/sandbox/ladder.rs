@@ -121,7 +121,15 @@ mod attempt {
 
     fn run(level: Level) -> Result<Attempt, SandboxError> {
         let tried = || -> io::Result<Attempt> {
-            let place = tempfile::Builder::new().prefix("terret-probe-").tempdir()?;
+            let place = match tempfile::Builder::new().prefix("terret-probe-").tempdir() {
+                Ok(place) => place,
+                Err(error) => {
+                    let advice = "set TMPDIR to a folder that can be written";
+                    return Ok(Err(SandboxError::Unavailable(format!(
+                        "there is no place to try it in ({error}); {advice}"
+                    ))));
+                }
+            };
             let place = place.path().canonicalize()?;
             let (directory, scratch, outside) = (place.join("work"), place.join("tmp"), place.join("outside"));
             fs::create_dir(&directory)?;

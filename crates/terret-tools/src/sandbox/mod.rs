@@ -30,6 +30,8 @@ mod view;
 
 use std::fmt;
 use std::io;
+#[cfg(target_os = "linux")]
+use std::io::Write as _;
 use std::process::Stdio;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
@@ -120,6 +122,7 @@ pub(crate) struct CommandLine {
 pub(crate) struct Cell {
     #[cfg(target_os = "linux")]
     walls: Option<Walls>,
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there are no walls to set them behind"))]
     limits: ResourceLimits,
 }
 
@@ -127,7 +130,8 @@ pub(crate) struct Cell {
 #[derive(Debug)]
 enum Walls {
     Bubblewrap(bubblewrap::Bubblewrap),
-    Landlock(landlock::Rules),
+    /// And the pipe on which the command waits for the word to begin.
+    Landlock(landlock::Rules, io::PipeReader, io::PipeWriter),
 }
 
 impl Cell {
@@ -136,7 +140,7 @@ impl Cell {
         Self {
             #[cfg(target_os = "linux")]
             walls: None,
-            limits: ResourceLimits::none(),
+            limits: ResourceLimits::default(),
         }
     }
 
@@ -145,7 +149,10 @@ impl Cell {
     pub(crate) fn new(level: Level, view: &View, limits: ResourceLimits) -> Result<Self, SandboxError> {
         let walls = match level {
             Level::Bubblewrap => Walls::Bubblewrap(bubblewrap::Bubblewrap::new(view)?),
-            Level::Landlock => Walls::Landlock(landlock::Rules::new(view)?),
+            Level::Landlock => {
+                let pipe = io::pipe().map_err(|error| SandboxError::Unavailable(error.to_string()))?;
+                Walls::Landlock(landlock::Rules::new(view)?, pipe.0, pipe.1)
+            }
         };
         Ok(Self { walls: Some(walls), limits })
     }
@@ -158,10 +165,16 @@ impl Cell {
 
     /// The command that runs another one in the cell, with nothing on its standard input.
     pub(crate) fn command(&self, inner: CommandLine) -> io::Result<Command> {
-        let inner = self.limits.around(inner);
         #[cfg(target_os = "linux")]
-        if let Some(Walls::Bubblewrap(bubblewrap)) = &self.walls {
-            return bubblewrap.command(inner);
+        match &self.walls {
+            Some(Walls::Bubblewrap(bubblewrap)) => return bubblewrap.command(self.limits.around(inner, false)),
+            Some(Walls::Landlock(_, word, _)) => {
+                let inner = self.limits.around(inner, true);
+                let mut command = Command::new(inner.program);
+                command.args(inner.arguments).stdin(word.try_clone()?);
+                return Ok(command);
+            }
+            None => {}
         }
         let mut command = Command::new(inner.program);
         command.args(inner.arguments).stdin(Stdio::null());
@@ -171,12 +184,20 @@ impl Cell {
     /// Starts a command that [`command`](Self::command) has made. When the future is dropped, it is killed.
     pub(crate) async fn spawn(self, mut command: CommandWrap) -> io::Result<Box<dyn ChildWrapper>> {
         #[cfg(target_os = "linux")]
-        if let Some(walls) = self.walls {
-            let restrict = move || match walls {
-                Walls::Bubblewrap(bubblewrap) => bubblewrap.restrict_starter(),
-                Walls::Landlock(rules) => rules.restrict(),
-            };
-            return restricted::spawn(restrict, command).await;
+        match self.walls {
+            Some(Walls::Bubblewrap(bubblewrap)) => {
+                // It sees no threads but its own.
+                let (child, _) = restricted::spawn(move || bubblewrap.restrict_starter(), command).await?;
+                return Ok(child);
+            }
+            Some(Walls::Landlock(rules, _, mut word)) => {
+                let (child, starter) = restricted::spawn(move || rules.restrict(), command).await?;
+                starter.gone().await?;
+                // If it has been killed meanwhile, its end tells.
+                let _ = word.write_all(b"\n");
+                return Ok(child);
+            }
+            None => {}
         }
         command.spawn()
     }

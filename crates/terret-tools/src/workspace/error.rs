@@ -38,7 +38,7 @@ pub(crate) enum PathError {
     #[error("{path} commonly holds keys or tokens, and tools don't touch it. If it is needed, ask the person.")]
     Hidden { path: String },
 
-    #[error("{path} was replaced by something else while it was being opened. Nothing was done; try again.")]
+    #[error("{path} was changed or replaced by somebody else meanwhile. Nothing was done; read it again.")]
     Changed { path: String },
 
     #[error("The file permissions of {path} don't allow this: {source}.")]

@@ -89,6 +89,15 @@ impl Target {
         written.map_err(fail)
     }
 
+    /// Whether what was found at the place is there still, and nobody has changed it since.
+    pub(crate) fn holds(&self, existing: &Existing) -> bool {
+        let known = &existing.metadata;
+        rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|now| {
+            let now_as_known = (now.st_ino, now.st_size.try_into(), now.st_ctime, now.st_ctime_nsec.try_into());
+            now_as_known == (known.ino(), Ok(known.size()), known.ctime(), Ok(known.ctime_nsec()))
+        })
+    }
+
     /// A rename doesn't ask whether the file that it replaces may be written.
     fn check_writable(&self) -> Result<(), Errno> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -164,4 +173,32 @@ fn write_like(mut file: File, content: &[u8], existing: Option<&Existing>) -> io
         file.set_permissions(std::fs::Permissions::from_mode(mode))?;
     }
     file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_changes_a_file_meanwhile_is_noticed() {
+        let changes: [fn(&Path); 3] = [
+            |file| std::fs::write(file, "three").unwrap(),
+            |file| {
+                std::fs::write(file.with_extension("new"), "one").unwrap();
+                std::fs::rename(file.with_extension("new"), file).unwrap();
+            },
+            |file| std::fs::remove_file(file).unwrap(),
+        ];
+        for change in changes {
+            let folder = tempfile::tempdir().unwrap();
+            let real = folder.path().canonicalize().unwrap().join("file");
+            std::fs::write(&real, "one").unwrap();
+            let base = folder.path().to_owned();
+            let target = Target::open(&Located { real: real.clone(), base, shown: "file".to_owned() }, false).unwrap();
+            let existing = target.existing().unwrap().unwrap();
+            assert!(target.holds(&existing));
+            change(&real);
+            assert!(!target.holds(&existing));
+        }
+    }
 }
