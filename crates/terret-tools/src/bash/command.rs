@@ -20,8 +20,8 @@ pub(super) fn shell(
 ) -> std::io::Result<CommandWrap> {
     let program = shell_program(variables.get(OsStr::new("PATH")));
     let arguments = vec!["-c".to_owned(), command.to_owned()];
-    let mut shell = cell.command(CommandLine { program: program.to_owned(), arguments })?;
-    shell.current_dir(directory).env_clear().envs(variables).stdout(output.try_clone()?).stderr(output);
+    let mut shell = cell.command(CommandLine { program: program.to_owned(), arguments }, variables)?;
+    shell.current_dir(directory).stdout(output.try_clone()?).stderr(output);
     Ok(in_own_session(shell))
 }
 

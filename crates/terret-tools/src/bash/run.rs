@@ -120,7 +120,7 @@ impl Runner {
         let prepared = tokio::task::spawn_blocking(move || runner.prepare(variables)).await;
         let Prepared { cell, level, protected, variables } =
             prepared.unwrap_or_else(|error| Err(io::Error::other(error)))?;
-        self.guard.start(variables.get(OsStr::new("PATH")))?;
+        self.guard.start()?;
         let (reader, writer) = io::pipe()?;
         let mut reader = Receiver::from_owned_fd(reader.into())?;
         let shell = shell(&cell, command, self.workspace.root(), &variables, writer)?;

@@ -28,6 +28,8 @@ mod secrets;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there are no walls to build from it"))]
 mod view;
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 #[cfg(target_os = "linux")]
@@ -117,6 +119,9 @@ pub(crate) struct CommandLine {
     pub(crate) arguments: Vec<String>,
 }
 
+/// Environment variables.
+pub(crate) type Variables = BTreeMap<OsString, OsString>;
+
 /// Walls that are ready for one command.
 #[derive(Debug)]
 pub(crate) struct Cell {
@@ -163,21 +168,24 @@ impl Cell {
         Err(SandboxError::Unavailable(format!("{level} needs Linux")))
     }
 
-    /// The command that runs another one in the cell, with nothing on its standard input.
-    pub(crate) fn command(&self, inner: CommandLine) -> io::Result<Command> {
+    /// The command that runs another one in the cell, with these environment variables and no others, and with nothing on
+    /// its standard input.
+    pub(crate) fn command(&self, inner: CommandLine, variables: &Variables) -> io::Result<Command> {
         #[cfg(target_os = "linux")]
         match &self.walls {
-            Some(Walls::Bubblewrap(bubblewrap)) => return bubblewrap.command(self.limits.around(inner, false)),
+            Some(Walls::Bubblewrap(bubblewrap)) => {
+                return bubblewrap.command(self.limits.around(inner, false), variables);
+            }
             Some(Walls::Landlock(_, word, _)) => {
                 let inner = self.limits.around(inner, true);
                 let mut command = Command::new(inner.program);
-                command.args(inner.arguments).stdin(word.try_clone()?);
+                command.args(inner.arguments).env_clear().envs(variables).stdin(word.try_clone()?);
                 return Ok(command);
             }
             None => {}
         }
         let mut command = Command::new(inner.program);
-        command.args(inner.arguments).stdin(Stdio::null());
+        command.args(inner.arguments).env_clear().envs(variables).stdin(Stdio::null());
         Ok(command)
     }
 

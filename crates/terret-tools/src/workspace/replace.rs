@@ -62,7 +62,7 @@ impl Target {
 
     /// Puts new content in the place of what is there, at once and whole: readers see the old file or the new one.
     ///
-    /// Mode, and owner where permitted, stay as they were. Extended attributes don't, and other names of the old file
+    /// Mode, and owner where permitted, stay as they were; bits that make a program run as its owner don't. Extended attributes don't, and other names of the old file
     /// (hard links) keep the old content. `commit` is asked last of all, and nothing is changed if it says no. Tells
     /// whether the new content is there.
     pub(crate) fn replace(
@@ -169,7 +169,8 @@ fn write_like(mut file: File, content: &[u8], existing: Option<&Existing>) -> io
             let _ =
                 rustix::fs::fchown(&file, Some(uid), Some(gid)).or_else(|_| rustix::fs::fchown(&file, None, Some(gid)));
         }
-        let mode = metadata.permissions().mode() & 0o7777;
+        // As the kernel does with what is written by somebody else: a program of another content runs as nobody else.
+        let mode = metadata.permissions().mode() & 0o1777;
         file.set_permissions(std::fs::Permissions::from_mode(mode))?;
     }
     file.sync_data()
