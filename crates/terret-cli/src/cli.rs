@@ -5,7 +5,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use terret::llm::{Money, hosts};
 use terret::tools::Rule;
@@ -29,6 +29,7 @@ use crate::output;
     version = env!("TERRET_VERSION"),
     about = "A coding agent: give it a prompt, and it works with your files and commands until it is done.",
     args_conflicts_with_subcommands = true,
+    max_term_width = 80,
     after_help = EXAMPLES_AND_EXIT_CODES,
     after_long_help = format!("{EXAMPLES_AND_EXIT_CODES}\n\n{}", providers())
 )]
@@ -42,6 +43,7 @@ pub(crate) struct Cli {
 const EXAMPLES_AND_EXIT_CODES: &str = "\
 Examples:
   terret demo                                  watch it work, without a key
+  terret                                       talk with it, on a terminal
   terret -p \"fix the failing test\"             with the model of the first key that is set
   git diff | terret -p \"review this change\" -m openai/gpt-6.2-sol:high
   terret -p \"…\" -m custom/qwen --base-url http://127.0.0.1:8080/v1
@@ -77,14 +79,13 @@ pub(crate) enum Command {
     #[command(visible_alias = "exec")]
     Run(RunArgs),
     Resume(Resume),
-    /// List, show, search, rename, delete, export, import and check sessions
-    #[command(subcommand, visible_alias = "session")]
+    #[command(subcommand, alias = "session")]
     Sessions(Sessions),
     #[command(subcommand)]
     Auth(Auth),
     #[command(subcommand)]
     Config(config_command::Commands),
-    /// Watch a scripted model fix a small broken project with the real loop and the real tools
+    /// Watch a scripted model fix a small project, with the real tools
     Demo(DemoArgs),
     Models(Models),
     #[command(subcommand)]
@@ -92,7 +93,7 @@ pub(crate) enum Command {
     Trust(Trust),
     Completions(Completions),
     Man(Man),
-    /// Say what works on this machine: the sandbox, keys, sessions, model servers
+    /// Say what works here: the sandbox, keys, sessions, model servers
     Doctor(Doctor),
     /// Look at what goes over the wire, to debug a provider
     #[command(subcommand)]
@@ -101,16 +102,16 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// What to do; standard input is appended when it isn't a terminal
+    /// What to do; standard input is appended when it isn't a terminal; without one, it talks
     pub(crate) prompt: Option<String>,
-    /// Run the prompt to its end, print the result and exit (what happens anyway, for now)
+    /// Print the result and exit, as with any prompt; without one, standard input is the prompt
     #[arg(short, long)]
     pub(crate) print: bool,
     /// The model, as provider/model[:effort], as MODEL alone with --base-url, or scripted:FILE
     ///
     /// The effort is off, minimal, low, medium, high, xhigh or max. Without this, it is the default model of the first
-    /// provider whose key is set, else the first model of a server on this machine. A scripted model gives the replies of a JSON Lines
-    /// file, such as {"text":"Hello."}, one for each model call.
+    /// provider whose key is set, else the first model of a server on this machine. A scripted model gives the replies
+    /// of a JSON Lines file, such as {"text":"Hello."}, one for each model call.
     #[arg(short, long, value_name = "MODEL", help_heading = MODEL)]
     pub(crate) model: Option<String>,
     /// Ask a server at this address, for example http://127.0.0.1:8080/v1
@@ -127,6 +128,12 @@ pub(crate) struct RunArgs {
     /// Models to go on with when the one before fails, separated by commas
     #[arg(long, value_name = "MODELS", value_delimiter = ',', help_heading = MODEL)]
     pub(crate) fallback_model: Option<Vec<String>>,
+    /// Record what the providers answer in this file, in place of one that is there; it holds no keys
+    #[arg(long, value_name = "FILE", conflicts_with = "replay", help_heading = MODEL)]
+    pub(crate) record: Option<PathBuf>,
+    /// Answer from such a file instead of asking; without a key, and for the same requests only
+    #[arg(long, value_name = "FILE", help_heading = MODEL)]
+    pub(crate) replay: Option<PathBuf>,
     /// What to print; docs/events.schema.json describes the JSON
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output_format: OutputFormat,
@@ -205,7 +212,7 @@ impl Resume {
         let Self { id, mut run } = self;
         if run.session.goes_on() || run.session.no_session {
             let reason = "resume goes on with the session that it is given: leave out -c, -r and --no-session";
-            return Err(Cli::command().error(clap::error::ErrorKind::ArgumentConflict, reason));
+            return Err(Cli::command().error(ErrorKind::ArgumentConflict, reason));
         }
         run.session.resume = Some(id);
         Ok(run)
@@ -355,9 +362,10 @@ fn milliseconds(text: &str) -> Result<NonZeroU64, String> {
 }
 
 /// Prints help, the version or what is wrong with the command line; in JSON as well, if that was asked for.
-pub(crate) fn complain(error: &clap::Error, args: impl Iterator<Item = OsString>) -> ExitCode {
+pub(crate) fn complain(mut error: clap::Error, args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
-    let problem = several_words(error, &args);
+    let problem = several_words(&error, &args);
+    suggest_option(&mut error, &args);
     let printed = match &problem {
         Some(problem) => {
             output::complain(&problem.message);
@@ -382,27 +390,65 @@ pub(crate) fn complain(error: &clap::Error, args: impl Iterator<Item = OsString>
 /// What is wrong when the prompt is a single word that is nearly a command. Nobody wants to pay for a slip of the finger.
 pub(crate) fn misspelt(run: &RunArgs) -> Option<Problem> {
     let word = run.prompt.as_deref().filter(|_| !run.print)?;
-    let commands = Cli::command();
-    let names = commands.get_subcommands().flat_map(|command| command.get_name_and_visible_aliases());
-    let alike = |name: &str| strsim::jaro_winkler(word, name);
-    let nearest = names.max_by(|a, b| alike(a).total_cmp(&alike(b))).filter(|name| alike(name) > 0.9)?;
+    let nearest = nearest_command(word)?;
     Some(Problem::usage(format!(
         "there is no command {word:?}; did you mean `terret {nearest}`? (As a prompt: terret -p {word:?})"
     )))
 }
 
-/// What is wrong when somebody forgot the quotes. The parser takes the second word for a command or an odd argument.
+fn nearest_command(word: &str) -> Option<String> {
+    let commands = Cli::command();
+    let alike = |command: &&clap::Command| {
+        let names = std::iter::once(command.get_name()).chain(command.get_all_aliases());
+        names.map(|name| strsim::jaro_winkler(word, name)).fold(0.0, f64::max)
+    };
+    let nearest = commands.get_subcommands().max_by(|a, b| alike(a).total_cmp(&alike(b)))?;
+    (alike(&nearest) > 0.9).then(|| nearest.get_name().to_owned())
+}
+
+/// What is wrong when somebody forgot the quotes, or misspelt the command before its arguments. The parser takes the second word for
+/// a command or an odd argument.
 fn several_words(error: &clap::Error, args: &[String]) -> Option<Problem> {
-    let of_run = args.first().is_some_and(|arg| arg == "run" || arg == "exec");
+    let first = args.first().map(String::as_str).unwrap_or_default();
+    let command = Cli::command();
+    let command = command.find_subcommand(first).map(clap::Command::get_name);
     let word = match (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
-        (Some(ContextValue::String(word)), _) => word,
-        (None, Some(ContextValue::String(word))) if of_run && !word.starts_with('-') => word,
+        (Some(ContextValue::String(word)), _) if command.is_none() => word,
+        (None, Some(ContextValue::String(word))) if command == Some("run") && !word.starts_with('-') => word,
         _ => return None,
     };
+    if let Some(nearest) = nearest_command(first).filter(|_| command.is_none()) {
+        let rest = args.get(1..).unwrap_or_default().join(" ");
+        return Some(Problem::usage(format!("there is no command {first:?}; did you mean `terret {nearest} {rest}`?")));
+    }
     Some(Problem::usage(format!(
         "{word:?} is one argument too many: put a prompt of several words in quotes, as in terret -p \"fix the failing \
          test\""
     )))
+}
+
+/// Names the nearest option where the parser knows none: it passes over letters that are swapped.
+fn suggest_option(error: &mut clap::Error, args: &[String]) {
+    if error.kind() != ErrorKind::UnknownArgument || error.get(ContextKind::SuggestedArg).is_some() {
+        return;
+    }
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return };
+    let mut command = Cli::command();
+    for arg in args {
+        if let Some(inner) = command.find_subcommand(arg) {
+            command = inner.clone();
+        }
+    }
+    let Some(unknown) = unknown.strip_prefix("--") else { return };
+    let options = command.get_arguments().filter_map(clap::Arg::get_long);
+    let distance = |option: &str| strsim::damerau_levenshtein(unknown, option);
+    let nearest =
+        options.min_by_key(|option| distance(option)).filter(|option| distance(option) <= 2.min(unknown.len() / 2));
+    if let Some(nearest) = nearest {
+        let nearest = format!("--{nearest}");
+        error.remove(ContextKind::TrailingArg);
+        error.insert(ContextKind::SuggestedArg, ContextValue::String(nearest));
+    }
 }
 
 /// Guesses, because a command line that can't be parsed has no format.

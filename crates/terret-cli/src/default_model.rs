@@ -111,7 +111,7 @@ mod tests {
     fn the_documentation_lists_them_in_their_order() {
         let table: String =
             DEFAULTS.iter().map(|(provider, model)| format!("| `{provider}` | `{model}` |\n")).collect();
-        assert!(include_str!("../../../docs/configuration.md").contains(&table), "{table}");
+        assert!(include_str!("../../../docs/models.md").contains(&table), "{table}");
     }
 
     #[test]

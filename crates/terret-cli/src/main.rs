@@ -1,5 +1,6 @@
 //! The program `terret`: parse, run, exit.
 
+mod cassette;
 mod chat;
 mod cli;
 mod commands;
@@ -30,7 +31,7 @@ use cli::{Cli, Command};
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return cli::complain(&error, std::env::args_os().skip(1)),
+        Err(error) => return cli::complain(error, std::env::args_os().skip(1)),
     };
     match cli.command {
         None => match cli::misspelt(&cli.run) {
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
         Some(Command::Man(args)) => commands::generated::man(&args),
         Some(Command::Resume(args)) => match args.into_run() {
             Ok(args) => commands::run::run_or_talk(args),
-            Err(error) => cli::complain(&error, std::env::args_os().skip(1)),
+            Err(error) => cli::complain(error, std::env::args_os().skip(1)),
         },
         Some(Command::Models(args)) => commands::models::run(&args),
         Some(Command::Prompt(command)) => commands::prompt::run(command),

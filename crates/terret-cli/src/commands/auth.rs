@@ -21,6 +21,7 @@ use crate::{default_model, keys, model};
 /// A key is never shown. A run takes its key from --api-key-file, else from the environment, else from the command that is configured as
 /// api-key, else from what is kept here.
 #[derive(Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum Auth {
     /// Keep a key, in a file that only you can read
     ///
@@ -33,6 +34,12 @@ pub(crate) enum Auth {
     /// Forget a key that is kept
     Remove(Provider),
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  terret auth set anthropic                  asks for it
+  pass show openai | terret auth set openai
+  terret auth test openai";
 
 #[derive(Args)]
 pub(crate) struct Provider {
@@ -60,7 +67,7 @@ pub(crate) struct List {
     json: bool,
 }
 
-fn host(name: &str) -> Result<&'static Host, String> {
+pub(super) fn host(name: &str) -> Result<&'static Host, String> {
     Host::find(name).ok_or_else(|| {
         let known: Vec<&str> = hosts().iter().map(|host| host.id).collect();
         format!("there are {}", known.join(", "))

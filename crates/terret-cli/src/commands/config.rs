@@ -20,6 +20,7 @@ use crate::trust::{Candidate, State, Trust};
 /// Every flag of a run is also a setting: of the environment (TERRET_MAX_TURNS=50), of the project, of the user. What is
 /// nearer to the command line wins. docs/configuration.md says more.
 #[derive(Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum Commands {
     /// Show where each value comes from, and what it takes the place of
     Explain(Explain),
@@ -28,6 +29,12 @@ pub(crate) enum Commands {
     /// List all keys
     Keys,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  terret config explain        all values, and where they come from
+  terret config explain model  one, and what it means
+  terret config keys           what can be set";
 
 #[derive(Args)]
 pub(crate) struct Explain {

@@ -13,14 +13,18 @@ use crate::exit::{Exit, Problem};
 
 /// Print a script that makes a shell complete commands and options
 ///
-/// For example: terret completions bash > ~/.local/share/bash-completion/completions/terret
+/// Examples:
+///   terret completions bash > ~/.local/share/bash-completion/completions/terret
+///   terret completions zsh > ~/.zfunc/_terret
+///   terret completions fish > ~/.config/fish/completions/terret.fish
 #[derive(Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Completions {
     /// The shell
     shell: Shell,
 }
 
-/// Print the manual page, or write those of all commands into a folder
+/// Print the manual page, or write those of all commands to a folder
 #[derive(Args)]
 pub(crate) struct Man {
     /// Write all pages here, as terret.1, terret-sessions.1 and so on

@@ -15,12 +15,18 @@ use crate::output::clean;
 
 /// Show what the model is told
 #[derive(Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum Prompt {
     /// Print the system prompt and the tools that a run with the same options would send
     ///
     /// With --json, the request as `terret wire encode` reads it, from which that makes the exact bytes.
     Show(Box<RunArgs>),
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  terret prompt show
+  terret prompt show --tools read,grep --no-skills";
 
 pub(crate) fn run(command: Prompt) -> ExitCode {
     let Prompt::Show(args) = command;

@@ -17,6 +17,7 @@ use crate::trust::{Candidate, State, Trust as Decisions};
 ///
 /// A decision holds for the files as they are: one that changes is not used until it is trusted again.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Trust {
     /// The project of this folder
     #[arg(value_name = "DIR", default_value = ".")]
@@ -31,6 +32,12 @@ pub(crate) struct Trust {
     #[arg(long, conflicts_with = "yes")]
     revoke: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  terret trust         shows the files, and asks
+  terret trust --yes   for scripts: only for content that you know
+  terret trust --list";
 
 pub(crate) fn run(args: &Trust) -> ExitCode {
     finish(match () {

@@ -13,6 +13,7 @@ use crate::output;
 
 /// Look at what goes over the wire.
 #[derive(Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum Wire {
     /// Decode a recorded response body to the message (or the error) that it means, as JSON
     ///
@@ -21,6 +22,12 @@ pub(crate) enum Wire {
     /// Encode a request to the exact body that a provider would be sent
     Encode(Encode),
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  terret wire decode openai-completions body.txt
+  terret wire decode openai-completions --status 529 error.json
+  terret wire encode openai-responses --model openai/gpt-5 request.json";
 
 #[derive(Args)]
 pub(crate) struct Decode {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod auth;
+mod cassette;
 mod chat;
 mod command_line;
 mod config;
@@ -11,8 +12,10 @@ mod corpus;
 mod crash;
 mod default_model;
 mod demo;
+mod docs;
 mod fallback;
 mod generated;
+mod help;
 mod models;
 mod output;
 mod output_schema;

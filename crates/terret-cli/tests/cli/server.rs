@@ -62,6 +62,11 @@ impl Server {
     /// Gives these answers in order, and the last one again to whoever asks more.
     pub(crate) fn answering(answers: impl Into<Vec<Answer>>) -> Self {
         let answers = answers.into();
+        Self::by(move |_, number| answers.get(number - 1).or(answers.last()).unwrap().clone())
+    }
+
+    /// Gives the answer that is made of a request and its number, from 1 on.
+    pub(crate) fn by(answer: impl Fn(&Request, usize) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -70,12 +75,11 @@ impl Server {
             for connection in listener.incoming() {
                 // The client may be gone already, which is its right.
                 let Ok((request, mut stream)) = connection.and_then(read_request) else { continue };
-                let number = {
+                let answer = {
                     let mut seen = seen.lock().unwrap();
                     seen.push(request);
-                    seen.len()
+                    answer(seen.last().unwrap(), seen.len())
                 };
-                let answer = answers.get(number - 1).or(answers.last()).unwrap();
                 let _ = stream.write_all(&answer.bytes);
                 if answer.then_silence {
                     let _ = stream.read_to_end(&mut Vec::new());

@@ -5,7 +5,7 @@ use std::io::{Read, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -47,21 +47,26 @@ impl Terminal {
     }
 
     /// What the command shows on it, when this is typed once it has asked.
-    pub(crate) fn answers(self, question: &str, answer: &str, mut command: Command) -> String {
+    pub(crate) fn answers(self, question: &str, answer: &str, command: Command) -> String {
+        self.converses(&[(question, answer)], command).1
+    }
+
+    /// How the command ends and what it shows, when each of these is typed once what is before it has been shown.
+    pub(crate) fn converses(self, typed: &[(&str, &str)], mut command: Command) -> (ExitStatus, String) {
         let mut child = command.env("TERM", "xterm-256color").spawn().unwrap();
         drop((command, self.inside));
-        let (mut shown, mut outside, mut asked) = (Vec::new(), File::from(self.outside), false);
+        let (mut shown, mut outside, mut typed) = (Vec::new(), File::from(self.outside), typed.iter().peekable());
         let mut piece = [0; 1024];
         // Linux reports the end as an I/O error.
         while let Ok(n @ 1..) = outside.read(&mut piece) {
             shown.extend_from_slice(&piece[..n]);
-            if !asked && String::from_utf8_lossy(&shown).contains(question) {
+            while let Some((_, answer)) =
+                typed.next_if(|(question, _)| String::from_utf8_lossy(&shown).contains(question))
+            {
                 outside.write_all(answer.as_bytes()).unwrap();
-                asked = true;
             }
         }
-        child.wait().unwrap();
-        String::from_utf8(shown).unwrap()
+        (child.wait().unwrap(), String::from_utf8(shown).unwrap())
     }
 
     /// What the command shows on it.

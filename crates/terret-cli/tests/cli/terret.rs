@@ -39,8 +39,13 @@ impl Terret {
 
     /// A further command line in a world that is there.
     pub(crate) fn of(world: Arc<TempDir>) -> Self {
+        Self::program(env!("CARGO_BIN_EXE_terret"), world)
+    }
+
+    /// Another program in such a world.
+    pub(crate) fn program(program: &str, world: Arc<TempDir>) -> Self {
         let at = |name: &str| world.path().canonicalize().unwrap().join(name);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_terret"));
+        let mut command = Command::new(program);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
         command.env("HOME", at("home")).env("TMPDIR", at("tmp")).current_dir(at("project"));
         for (variable, folder) in [("CONFIG", ".config"), ("DATA", ".data"), ("STATE", ".state"), ("CACHE", ".cache")] {

@@ -29,7 +29,10 @@ impl Default for ResourceLimits {
 
 impl ResourceLimits {
     /// Sets the limits in a shell that becomes the command, with `gated` once it is given a line.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there are no walls to set them behind"))]
+    #[cfg_attr(
+        not(any(target_os = "linux", target_os = "macos")),
+        allow(dead_code, reason = "there are no walls to set them behind")
+    )]
     pub(super) fn around(self, inner: CommandLine, gated: bool) -> CommandLine {
         let mut script = "ulimit -c 0; ".to_owned();
         // `sh` is bash here and dash there, which call the number of processes by different letters.

@@ -20,10 +20,11 @@ use crate::output;
 use crate::places;
 use crate::session;
 
-/// Look at the sessions that are kept, and change them.
+/// Look at the sessions that are kept, and change them
 ///
 /// A session is named by its ID, by the start of it, or by the name that somebody gave it.
 #[derive(Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum Sessions {
     /// List the sessions, the last one first
     #[command(visible_alias = "ls")]
@@ -44,6 +45,13 @@ pub(crate) enum Sessions {
     /// Check that nothing of a session is lost or was changed
     Check(check::Check),
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  terret sessions list --here
+  terret sessions search \"flaky test\"
+  terret sessions export 01a22e59 -o page.html
+  terret sessions delete 01a22e59 --yes";
 
 pub(crate) use export::to_file as export;
 
