@@ -71,6 +71,17 @@ fn what_the_user_has_decided_stays_so_also_where_it_lies_in_the_folder_that_is_w
 }
 
 #[test]
+fn a_command_makes_no_configuration_of_the_program_where_the_folder_is_a_home() {
+    let ran =
+        running("mkdir -p .config/terret && echo 'permission-mode = \"full\"' > .config/terret/config.toml; true")
+            .env("XDG_CONFIG_HOME", "")
+            .args(["-C", "../home"])
+            .run()
+            .exits(0);
+    assert!(!ran.path("../home/.config/terret/config.toml").exists(), "{}", ran.stdout);
+}
+
+#[test]
 fn full_says_in_words_that_there_is_no_sandbox() {
     let ran = running("echo out > ../made").args(["--permission-mode", "full"]).run().exits(0);
     assert!(ran.path("../made").exists());

@@ -123,7 +123,7 @@ impl Runner {
         let prepared = tokio::task::spawn_blocking(move || runner.prepare(variables)).await;
         let Prepared { cell, level, protected, variables } =
             prepared.unwrap_or_else(|error| Err(io::Error::other(error)))?;
-        self.guard.start(variables.get(OsStr::new("PATH")))?;
+        self.guard.start()?;
         let (reader, writer) = io::pipe()?;
         #[cfg(target_os = "linux")]
         // Fewer changes between those who write and us. Where the user has many pipes, it stays as it is.

@@ -10,7 +10,7 @@ use terret_agent::{FnTool, ToolError, ToolOutput, tool};
 use tokio_util::sync::CancellationToken;
 
 use self::apply::{Applied, apply};
-use crate::workspace::{Access, Target, Workspace};
+use crate::workspace::{Access, PathError, Target, Workspace};
 use crate::{blocking, diff};
 
 /// A larger file isn't edited, in bytes. The file and its edited copy are held in memory.
@@ -66,7 +66,7 @@ fn edit_file(
     let located = workspace.locate(&arguments.path, Access::Write)?;
     let missing = || workspace.not_found(&located);
     let target = match Target::open(&located, false) {
-        Err(crate::workspace::PathError::NotFound { .. }) => return Err(missing().into()),
+        Err(PathError::NotFound { .. }) => return Err(missing().into()),
         target => target?,
     };
     let existing = target.existing()?.ok_or_else(missing)?;
@@ -78,7 +78,16 @@ fn edit_file(
         arguments.edits.iter().map(|edit| (edit.old_text.as_str(), edit.new_text.as_str())).collect();
     let Applied { content, lines, overlooked } = apply(&original, &edits)
         .map_err(|error| ToolError::new(format!("{} was not changed: {error}", located.shown)))?;
-    if !target.replace(&content, Some(&existing), || !cancel.is_cancelled())? {
+    let mut changed = false;
+    let mut commit = || {
+        changed = !target.holds(&existing);
+        !changed && !cancel.is_cancelled()
+    };
+    let replaced = target.replace(&content, Some(&existing), &mut commit)?;
+    if changed {
+        return Err(PathError::Changed { path: located.shown }.into());
+    }
+    if !replaced {
         return Err(ToolError::new(format!("Cancelled. {} was not changed.", located.shown)));
     }
     let numbers: Vec<String> = lines.iter().map(usize::to_string).collect();

@@ -22,9 +22,9 @@ use std::sync::Arc;
 use crate::sandbox::{Profile, secrets};
 
 pub(crate) use error::PathError;
-pub(crate) use open::{Entry, open_file, read_directory};
+pub(crate) use open::{Entry, open_file, open_up, read_directory};
 pub(crate) use outputs::Outputs;
-pub(crate) use replace::{Target, rename_beneath, set_mode};
+pub(crate) use replace::{Target, link_beneath, rename_beneath, set_mode};
 
 /// The directory that the tools work in. Cheap to clone.
 ///

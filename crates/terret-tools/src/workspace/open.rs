@@ -1,7 +1,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -110,6 +110,18 @@ pub(crate) fn read_directory(located: &Located) -> Result<Vec<Entry>, PathError>
         Ok(entries)
     };
     list().map_err(|error| PathError::from_io(&located.shown, error))
+}
+
+/// Lets the owner of a directory list it and change what is in it.
+pub(crate) fn open_up(real: &Path) -> io::Result<()> {
+    let directory = open_directory(real, None)?;
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&directory)?.st_mode);
+    if mode.contains(Mode::RWXU) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    // Who may not list it can't open it for real, and the mode of what is only passed is changed by this name of it.
+    let name = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    Ok(rustix::fs::chmod(name, mode | Mode::RWXU)?)
 }
 
 /// Walks down to a directory without following any link on the way. Makes what is missing beneath `create_beneath`.

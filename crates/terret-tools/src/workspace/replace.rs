@@ -4,6 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
@@ -62,7 +63,7 @@ impl Target {
 
     /// Puts new content in the place of what is there, at once and whole: readers see the old file or the new one.
     ///
-    /// Mode, and owner where permitted, stay as they were. Extended attributes don't, and other names of the old file
+    /// Mode, and owner where permitted, stay as they were; bits that make a program run as its owner don't. Extended attributes don't, and other names of the old file
     /// (hard links) keep the old content. `commit` is asked last of all, and nothing is changed if it says no. Tells
     /// whether the new content is there.
     pub(crate) fn replace(
@@ -87,6 +88,15 @@ impl Target {
             let _ = rustix::fs::unlinkat(&self.directory, &temporary, AtFlags::empty());
         }
         written.map_err(fail)
+    }
+
+    /// Whether what was found at the place is there still, and nobody has changed it since.
+    pub(crate) fn holds(&self, existing: &Existing) -> bool {
+        let known = &existing.metadata;
+        rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|now| {
+            let now_as_known = (now.st_ino, now.st_size.try_into(), now.st_ctime, now.st_ctime_nsec.try_into());
+            now_as_known == (known.ino(), Ok(known.size()), known.ctime(), Ok(known.ctime_nsec()))
+        })
     }
 
     /// A rename doesn't ask whether the file that it replaces may be written.
@@ -119,12 +129,28 @@ impl Target {
 /// Gives what stands at a place another name in its directory, over nothing that is there.
 pub(crate) fn rename_beneath(located: &Located, name: &OsStr) -> Result<(), PathError> {
     let target = Target::open(located, false)?;
-    let mut name = name.to_owned();
+    let name = unused_name(&target, name.to_owned());
+    rustix::fs::renameat(&target.directory, &target.name, &target.directory, &name)
+        .map_err(|error| PathError::from_io(&target.shown, error))
+}
+
+/// Makes a symbolic link at a place, over whatever file or link is there.
+pub(crate) fn link_beneath(located: &Located, to: &Path) -> Result<(), PathError> {
+    let target = Target::open(located, true)?;
+    let temporary = unused_name(&target, ".terret-link".into());
+    rustix::fs::symlinkat(to, &target.directory, &temporary)
+        .and_then(|()| rustix::fs::renameat(&target.directory, &temporary, &target.directory, &target.name))
+        .map_err(|error| {
+            let _ = rustix::fs::unlinkat(&target.directory, &temporary, AtFlags::empty());
+            PathError::from_io(&target.shown, error)
+        })
+}
+
+fn unused_name(target: &Target, mut name: OsString) -> OsString {
     while rustix::fs::statat(&target.directory, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
         name.push("+");
     }
-    rustix::fs::renameat(&target.directory, &target.name, &target.directory, &name)
-        .map_err(|error| PathError::from_io(&target.shown, error))
+    name
 }
 
 /// Sets the permissions of a regular file.
@@ -144,8 +170,37 @@ fn write_like(mut file: File, content: &[u8], existing: Option<&Existing>) -> io
             let _ =
                 rustix::fs::fchown(&file, Some(uid), Some(gid)).or_else(|_| rustix::fs::fchown(&file, None, Some(gid)));
         }
-        let mode = metadata.permissions().mode() & 0o7777;
+        // As the kernel does with what is written by somebody else: a program of another content runs as nobody else.
+        let mode = metadata.permissions().mode() & 0o1777;
         file.set_permissions(std::fs::Permissions::from_mode(mode))?;
     }
     file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_changes_a_file_meanwhile_is_noticed() {
+        let changes: [fn(&Path); 3] = [
+            |file| std::fs::write(file, "three").unwrap(),
+            |file| {
+                std::fs::write(file.with_extension("new"), "one").unwrap();
+                std::fs::rename(file.with_extension("new"), file).unwrap();
+            },
+            |file| std::fs::remove_file(file).unwrap(),
+        ];
+        for change in changes {
+            let folder = tempfile::tempdir().unwrap();
+            let real = folder.path().canonicalize().unwrap().join("file");
+            std::fs::write(&real, "one").unwrap();
+            let base = folder.path().to_owned();
+            let target = Target::open(&Located { real: real.clone(), base, shown: "file".to_owned() }, false).unwrap();
+            let existing = target.existing().unwrap().unwrap();
+            assert!(target.holds(&existing));
+            change(&real);
+            assert!(!target.holds(&existing));
+        }
+    }
 }
