@@ -12,7 +12,7 @@ use terret::store::SqliteJournal;
 use terret::tools::Ladder;
 
 use crate::exit::{Exit, Problem};
-use crate::output::{clean_json, complain, line};
+use crate::output::{clean_json, complain, line, patiently};
 use crate::places;
 
 #[derive(Args)]
@@ -57,7 +57,7 @@ struct Server {
 
 /// Exits with 1 if a run with default options could not start for what is found: no sandbox, or no place for sessions.
 pub(crate) fn run(args: &Doctor) -> ExitCode {
-    let told = examine().and_then(|health| {
+    let told = patiently("looking around", examine).and_then(|health| {
         let told = if args.json { tell_json(&health) } else { tell(&health) };
         told.map_err(|error| Problem::new(Exit::RunFailed, format!("the output can't be written: {error}")))?;
         let well = health.sandbox.iter().any(|rung| rung.works) && health.sessions.problem.is_none();
