@@ -134,3 +134,21 @@ fn every_link_leads_somewhere() {
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
+
+/// What mdbook would say: chapters that nobody finds, and parts that aren't there.
+#[test]
+fn the_book_holds_every_page() {
+    let pages = Page::all();
+    let summary = pages.iter().find(|page| page.name == "docs/SUMMARY.md").unwrap();
+    let chapters: HashSet<String> = summary.links().into_iter().map(|link| format!("docs/{link}")).collect();
+    for page in pages.iter().filter(|page| page.name.starts_with("docs/") && page.name != summary.name) {
+        assert!(chapters.contains(&page.name), "{} is not in docs/SUMMARY.md", page.name);
+        for (path, part) in page.includes() {
+            let included = std::fs::read_to_string(page.path.parent().unwrap().join(&path));
+            let included = included.unwrap_or_else(|error| panic!("{}: {path}: {error}", page.name));
+            let begins =
+                |mark: &str| included.lines().filter(|line| *line == format!("<!-- {mark}: {part} -->")).count();
+            assert!(part.is_empty() || (begins("ANCHOR"), begins("ANCHOR_END")) == (1, 1), "{path} has no part {part}");
+        }
+    }
+}

@@ -95,6 +95,13 @@ impl Page {
         self.events().filter_map(link).collect()
     }
 
+    /// What of other files it holds in the book: their paths, and which part of them, if it isn't all.
+    pub(super) fn includes(&self) -> Vec<(String, String)> {
+        let lines = self.text.lines().filter_map(|line| line.strip_prefix("{{#include ")?.strip_suffix("}}"));
+        let parts = lines.map(|line| line.split_once(':').unwrap_or((line, "")));
+        parts.map(|(path, part)| (path.to_owned(), part.to_owned())).collect()
+    }
+
     /// The anchors of its headings, as GitHub and mdbook make them.
     pub(super) fn anchors(&self) -> HashSet<String> {
         let mut anchors = HashSet::new();
