@@ -135,6 +135,20 @@ fn every_link_leads_somewhere() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
+#[test]
+fn every_configuration_is_accepted() {
+    for page in Page::all() {
+        for block in page.blocks() {
+            let terret = match (&*page.name, &*block.language) {
+                ("docs/configuration.md" | "docs/models.md", "toml") => Terret::new().config(&block.text),
+                ("docs/catalog.md", "json") => Terret::new().home_file(".config/terret/models.json", &block.text),
+                _ => continue,
+            };
+            terret.args(["models", "--all"]).run().exits(0).then().args(["config", "explain"]).run().exits(0);
+        }
+    }
+}
+
 /// What mdbook would say: chapters that nobody finds, and parts that aren't there.
 #[test]
 fn the_book_holds_every_page() {

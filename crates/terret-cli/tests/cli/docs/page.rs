@@ -17,7 +17,7 @@ pub(super) struct Page {
 pub(super) struct Block {
     /// The first word behind the fence.
     pub(super) language: String,
-    text: String,
+    pub(super) text: String,
 }
 
 /// A command of a block, and what the page says that it prints.
