@@ -128,6 +128,12 @@ pub(crate) struct RunArgs {
     /// Models to go on with when the one before fails, separated by commas
     #[arg(long, value_name = "MODELS", value_delimiter = ',', help_heading = MODEL)]
     pub(crate) fallback_model: Option<Vec<String>>,
+    /// Record what the providers answer in this file, in place of one that is there; it holds no keys
+    #[arg(long, value_name = "FILE", conflicts_with = "replay", help_heading = MODEL)]
+    pub(crate) record: Option<PathBuf>,
+    /// Answer from such a file instead of asking; without a key, and for the same requests only
+    #[arg(long, value_name = "FILE", help_heading = MODEL)]
+    pub(crate) replay: Option<PathBuf>,
     /// What to print; docs/events.schema.json describes the JSON
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output_format: OutputFormat,

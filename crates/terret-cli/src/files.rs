@@ -1,8 +1,12 @@
-//! Reading files that may be anything: a pipe, a folder, gigabytes, somebody else's.
+//! Reading files that may be anything: a pipe, a folder, gigabytes, somebody else's. And writing the program's own.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read as _};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::Path;
+
+use serde::Serialize;
+
+use crate::exit::{Exit, Problem};
 
 /// The bytes of a plain file, or `None` where there is none. What is no plain file, or has more than `most` bytes, is an
 /// error; a named pipe is not waited for.
@@ -42,4 +46,19 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
         options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
     }
     options.open(path)
+}
+
+/// Writes a value as JSON in place of what is there, at once, and with its folder. Only its owner can read the file.
+pub(crate) fn keep(path: &Path, value: &impl Serialize) -> Result<(), Problem> {
+    let write = || -> io::Result<()> {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        serde_json::to_writer_pretty(&mut file, value)?;
+        file.write_all(b"\n")?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().map_err(|error| Problem::new(Exit::RunFailed, format!("{}: can't be written: {error}", path.display())))
 }

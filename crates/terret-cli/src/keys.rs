@@ -2,8 +2,8 @@
 //! none is looked at if one before it has the key.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -200,20 +200,7 @@ impl Store {
     }
 
     fn write(&self) -> Result<(), Problem> {
-        let write = || -> io::Result<()> {
-            let folder = self.path.parent().unwrap_or(Path::new("/"));
-            fs::create_dir_all(folder)?;
-            // Only its owner can read a temporary file.
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            serde_json::to_writer_pretty(&mut file, &self.kept)?;
-            file.write_all(b"\n")?;
-            file.as_file().sync_all()?;
-            file.persist(&self.path)?;
-            Ok(())
-        };
-        write().map_err(|error| {
-            Problem::new(Exit::RunFailed, format!("{}: can't be written: {error}", self.path.display()))
-        })
+        files::keep(&self.path, &self.kept)
     }
 }
 

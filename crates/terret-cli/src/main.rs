@@ -1,5 +1,6 @@
 //! The program `terret`: parse, run, exit.
 
+mod cassette;
 mod chat;
 mod cli;
 mod commands;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use terret::llm::wire::WireFormat;
 use terret::llm::{
-    Effort, Host, HttpTransport, Model, ModelRef, Overrides, ResolveError, Resolved, Retry, RetryPolicy, ScriptedModel,
-    resolve,
+    Effort, Host, Model, ModelRef, Overrides, ResolveError, Resolved, Retry, RetryPolicy, ScriptedModel, resolve,
 };
 use terret::store::Setup;
 
+use crate::cassette::Cassette;
 use crate::cli::RunArgs;
 use crate::config::{Config, Layer};
 use crate::default_model::{self, Found};
@@ -68,7 +68,12 @@ pub(crate) fn without_secrets(asked: &Setup) -> Setup {
 }
 
 /// The model that is asked; where nobody has said which, the one that can be asked without another word.
-pub(crate) async fn choose(asked: &mut Setup, api_key_file: Option<&Path>, config: &Config) -> Result<Chosen, Problem> {
+pub(crate) async fn choose(
+    asked: &mut Setup,
+    api_key_file: Option<&Path>,
+    cassette: &Cassette,
+    config: &Config,
+) -> Result<Chosen, Problem> {
     let model = match &asked.model {
         Some(name) => name,
         None if asked.base_url.is_some() => {
@@ -85,15 +90,20 @@ pub(crate) async fn choose(asked: &mut Setup, api_key_file: Option<&Path>, confi
         base_url: asked.base_url.clone(),
         wire: asked.wire.clone(),
         api_key_file: api_key_file.map(Path::to_owned),
+        cassette: cassette.clone(),
     };
     connect(&asked, config).await
 }
 
 /// The models to fall back on. They reason as much as the first one does.
-pub(crate) async fn fallbacks(names: &[String], config: &Config) -> Result<Vec<Arc<dyn Model>>, Problem> {
+pub(crate) async fn fallbacks(
+    names: &[String],
+    cassette: &Cassette,
+    config: &Config,
+) -> Result<Vec<Arc<dyn Model>>, Problem> {
     let mut fallbacks = Vec::new();
     for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
-        let asked = Asked { model: absolute(name), ..Asked::default() };
+        let asked = Asked { model: absolute(name), cassette: cassette.clone(), ..Asked::default() };
         let of_fallback = |problem: Problem| Problem { message: format!("--fallback-model: {problem}"), ..problem };
         let Chosen { model, effort } = connect(&asked, config).await.map_err(of_fallback)?;
         if let Some(effort) = effort {
@@ -114,6 +124,7 @@ pub(crate) struct Asked {
     pub(crate) base_url: Option<String>,
     pub(crate) wire: Option<String>,
     pub(crate) api_key_file: Option<PathBuf>,
+    pub(crate) cassette: Cassette,
 }
 
 impl Asked {
@@ -131,17 +142,21 @@ pub(crate) async fn connect(asked: &Asked, config: &Config) -> Result<Chosen, Pr
         if asked.base_url.is_some() || asked.wire.is_some() {
             return Err(Problem::usage("a scripted model has no server: leave out --base-url and --wire"));
         }
+        if !asked.cassette.is_none() {
+            return Err(Problem::usage("a scripted model has no server: there is nothing to --record or to --replay"));
+        }
         let model = ScriptedModel::from_path(path).map_err(|error| Problem::usage(error.to_string()))?;
         return Ok(Chosen { model: Arc::new(model), effort: None });
     }
     let name = asked.name()?;
     let api_key = match Host::find(&name.provider) {
+        _ if asked.cassette.is_replay() => Some("not needed".into()),
         Some(host) => keys::find(host, asked.api_key_file.as_deref(), config).await?,
         None => None,
     };
     let resolved = resolved(asked, &name, api_key, config)?;
-    let transport = HttpTransport::with_limits(&resolved.limits);
-    let model = Retry::new(resolved.connect(Arc::new(transport)), RetryPolicy::default());
+    let transport = asked.cassette.transport(&resolved.limits)?;
+    let model = Retry::new(resolved.connect(transport), RetryPolicy::default());
     Ok(Chosen { model: Arc::new(model), effort: name.effort })
 }
 
@@ -159,6 +174,13 @@ fn resolved(asked: &Asked, name: &ModelRef, key: Option<SecretString>, config: &
         }
         _ => Problem::usage(error.to_string()),
     })
+}
+
+/// Where a host is, and its key. Nothing is sent.
+pub(crate) async fn of_host(host: &Host, config: &Config) -> Result<Resolved, Problem> {
+    let any = ModelRef { provider: host.id.to_owned(), model: "any".to_owned(), effort: None };
+    let key = keys::find(host, None, config).await?;
+    resolved(&Asked::default(), &any, key, config)
 }
 
 /// Whether there is an address for a host, beside its key.

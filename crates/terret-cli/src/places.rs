@@ -33,6 +33,11 @@ pub(crate) fn data() -> Option<PathBuf> {
     place("XDG_DATA_HOME", ".local/share")
 }
 
+/// The folder of what can be fetched again: `$TERRET_HOME`, else `terret` in `$XDG_CACHE_HOME`, else in `~/.cache`.
+pub(crate) fn cache() -> Option<PathBuf> {
+    place("XDG_CACHE_HOME", ".cache")
+}
+
 fn place(variable: &str, in_home: &str) -> Option<PathBuf> {
     let absolute = |path: PathBuf| path.is_absolute().then_some(path);
     let ours = std::env::var_os("TERRET_HOME").filter(|home| !home.is_empty());

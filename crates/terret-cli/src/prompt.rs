@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::context::{Context, Instructions};
+use crate::context::Context;
 use crate::output_schema::Expected;
 
 /// Short, and the same for all runs in a folder as long as its files are, so that providers can cache it.
@@ -21,8 +21,8 @@ pub(crate) fn system(folder: &Path, context: &Context, expected: Option<&Expecte
         prompt += "\n\nThese files hold instructions. Where two disagree, the later one counts, and what the user says \
                    counts before all of them.";
     }
-    for Instructions { path, text } in &context.instructions {
-        prompt += &format!("\n\n<instructions from=\"{}\">\n{text}\n</instructions>", path.display());
+    for instructions in &context.instructions {
+        prompt += &format!("\n\n{instructions}");
     }
     let skills = context.skills.told();
     if !skills.is_empty() {

@@ -4,8 +4,7 @@
 //! judged is the content that is used, so that nobody can swap it in between.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -126,19 +125,7 @@ impl Trust {
 
     fn keep(&self) -> Result<(), Problem> {
         let Some(place) = &self.place else { return Err(no_place()) };
-        let write = || -> io::Result<()> {
-            let folder = place.parent().unwrap_or(Path::new("/"));
-            fs::create_dir_all(folder)?;
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            serde_json::to_writer_pretty(&mut file, &self.kept)?;
-            file.write_all(b"\n")?;
-            file.as_file().sync_all()?;
-            file.persist(place)?;
-            Ok(())
-        };
-        let unwritable =
-            |error| Problem::new(Exit::RunFailed, format!("{}: can't be written: {error}", place.display()));
-        write().map_err(unwritable)
+        files::keep(place, &self.kept)
     }
 }
 

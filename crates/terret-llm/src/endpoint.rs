@@ -64,13 +64,29 @@ impl Endpoint {
 
     /// The request for a path that is counted from the server's root, with the key; none if the key can't be sent.
     pub(crate) fn listing(&self, path: &str) -> Option<HttpRequest> {
+        self.question(self.base_url.root().join(path), &[]).ok()
+    }
+
+    /// The request for the list of models, with these headers.
+    pub(crate) fn models(
+        &self,
+        query: &str,
+        headers: &[(&'static str, &'static str)],
+    ) -> Result<HttpRequest, ModelError> {
+        self.question(self.base_url.join(&format!("models{query}")), headers)
+    }
+
+    fn question(&self, url: String, more: &[(&'static str, &'static str)]) -> Result<HttpRequest, ModelError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        for (name, value) in more {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
         if let Some(auth) = &self.auth {
-            let (name, value) = auth.header().ok()?;
+            let (name, value) = auth.header()?;
             headers.insert(name, value);
         }
-        Some(HttpRequest { url: self.base_url.root().join(path), headers, body: Segments::default() })
+        Ok(HttpRequest { url, headers, body: Segments::default() })
     }
 
     /// Takes the key out of an error: some servers quote what they were sent.

@@ -46,6 +46,8 @@ mod error;
 mod hosts;
 mod http_model;
 #[cfg(feature = "http")]
+mod listing;
+#[cfg(feature = "http")]
 mod local;
 mod lossy;
 mod model;
@@ -72,6 +74,8 @@ pub use endpoint::{Auth, AuthScheme, BaseUrl, Endpoint, InvalidBaseUrl};
 pub use error::{ErrorKind, ModelError};
 pub use hosts::{Host, OtherWire, hosts};
 pub use http_model::{HttpModel, Limits};
+#[cfg(feature = "http")]
+pub use listing::{ListedModel, list_models};
 #[cfg(feature = "http")]
 pub use local::{LocalModel, LocalServer, local_servers};
 pub use model::{CallIdRule, Compat, Model, ModelSpec, SchemaSupport, ThinkingSwitch};

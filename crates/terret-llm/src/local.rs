@@ -83,7 +83,7 @@ fn listings(host: &Host) -> &'static [Listing] {
 async fn models(host: &Host, endpoint: &Endpoint, transport: &HttpTransport) -> Option<Vec<LocalModel>> {
     for (path, read) in listings(host) {
         let request = endpoint.listing(path)?;
-        if let Some(models) = transport.get(request).await.and_then(|json| read(&json)) {
+        if let Some(models) = transport.fetch(request).await.ok().and_then(|json| read(&json)) {
             return Some(models);
         }
     }

@@ -20,8 +20,8 @@
 //! `write`, `edit` and `bash` run alone; the others run beside each other. What a tool answers is limited to about 50 KB,
 //! what was cut is said, and nothing that a command wrote for a terminal gets through. The file tools guard the
 //! workspace's borders by themselves; commands run in a sandbox, whose best [`Level`] that holds is found by trying
-//! ([`Ladder`]), and are refused where none does, unless [`Profile::Full`] says that they need none. Unix only, and a
-//! sandbox on Linux only; without `/proc` (macOS), of what commands start only the process group is killed.
+//! ([`Ladder`]), and are refused where none does, unless [`Profile::Full`] says that they need none. Unix only. The
+//! level of macOS was never run there; without `/proc`, of what commands start only the process group is killed.
 
 mod bash;
 mod blocking;

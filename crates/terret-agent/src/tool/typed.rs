@@ -142,13 +142,17 @@ fn schema<A: JsonSchema>() -> RawJson {
         settings.meta_schema = None;
     });
     let mut schema = settings.into_generator().into_root_schema_for::<A>().to_value();
-    tidy(&mut schema);
+    tidy(&mut schema, false);
     RawJson::from(&schema)
 }
 
 /// Drops what models don't need (titles, and formats of numbers, which no validator checks), and closes every object
 /// that doesn't say whether it is open.
-fn tidy(schema: &mut Value) {
+///
+/// An enum that is flattened into a struct makes alternatives beside the struct's own fields. Each of the two would refuse
+/// the other's fields, so that it is the whole that is closed.
+fn tidy(schema: &mut Value, is_part: bool) {
+    const ALTERNATIVES: [&str; 3] = ["oneOf", "anyOf", "allOf"];
     match schema {
         Value::Object(map) => {
             if map.get("title").is_some_and(Value::is_string) {
@@ -158,12 +162,90 @@ fn tidy(schema: &mut Value) {
             if map.get("format").and_then(Value::as_str).is_some_and(number_format) {
                 map.remove("format");
             }
-            if map.contains_key("properties") {
-                map.entry("additionalProperties").or_insert(Value::Bool(false));
+            let has_fields = map.contains_key("properties");
+            let has_parts = has_fields && ALTERNATIVES.iter().any(|keyword| map.contains_key(*keyword));
+            let closed = Value::Bool(false);
+            if is_part {
+                map.retain(|keyword, value| !(keyword == "additionalProperties" && *value == closed));
+            } else if has_parts {
+                map.remove("additionalProperties");
+                map.entry("unevaluatedProperties").or_insert(closed);
+            } else if has_fields {
+                map.entry("additionalProperties").or_insert(closed);
             }
-            map.values_mut().for_each(tidy);
+            for (keyword, value) in map {
+                tidy(value, (has_parts || is_part) && ALTERNATIVES.contains(&keyword.as_str()));
+            }
         }
-        Value::Array(list) => list.iter_mut().for_each(tidy),
+        // Alternatives are parts, each of them.
+        Value::Array(list) => list.iter_mut().for_each(|value| tidy(value, is_part)),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    struct Change {
+        path: String,
+        #[serde(flatten)]
+        what: What,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(tag = "do", rename_all = "lowercase")]
+    #[expect(dead_code, reason = "only its schema matters")]
+    enum What {
+        Write { content: String },
+        Delete,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    struct Wrapped {
+        path: String,
+        #[serde(flatten)]
+        what: Outside,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    enum Outside {
+        Write { content: String },
+        Delete { force: bool },
+    }
+
+    #[test]
+    fn a_flattened_enum_has_a_schema_that_takes_its_values_and_no_others() {
+        let valid = |schema: &RawJson, value: Value| {
+            let schema: Value = serde_json::from_str(schema.as_str()).unwrap();
+            jsonschema::validator_for(&schema).unwrap().is_valid(&value)
+        };
+        let tagged = schema::<Change>();
+        assert!(valid(&tagged, json!({"path": "a", "do": "write", "content": "x"})));
+        assert!(valid(&tagged, json!({"path": "a", "do": "delete"})));
+        for refused in [
+            json!({"path": "a", "do": "write"}),
+            json!({"do": "delete"}),
+            json!({"path": "a"}),
+            json!({"path": "a", "do": "delete", "other": 1}),
+        ] {
+            assert!(!valid(&tagged, refused.clone()), "{refused} by {}", tagged.as_str());
+        }
+        let wrapped = schema::<Wrapped>();
+        assert!(valid(&wrapped, json!({"path": "a", "Delete": {"force": true}})));
+        for refused in [
+            json!({"path": "a"}),
+            json!({"path": "a", "Delete": {"force": true, "other": 1}}),
+            json!({"path": "a", "Delete": {"force": true}, "other": 1}),
+        ] {
+            assert!(!valid(&wrapped, refused.clone()), "{refused} by {}", wrapped.as_str());
+        }
     }
 }

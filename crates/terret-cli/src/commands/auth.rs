@@ -67,7 +67,7 @@ pub(crate) struct List {
     json: bool,
 }
 
-fn host(name: &str) -> Result<&'static Host, String> {
+pub(super) fn host(name: &str) -> Result<&'static Host, String> {
     Host::find(name).ok_or_else(|| {
         let known: Vec<&str> = hosts().iter().map(|host| host.id).collect();
         format!("there are {}", known.join(", "))

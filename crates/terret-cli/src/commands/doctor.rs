@@ -1,6 +1,7 @@
 //! `terret doctor`: what works on this machine, and what doesn't and why.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,9 +12,10 @@ use terret::llm::{hosts, local_servers};
 use terret::store::SqliteJournal;
 use terret::tools::Ladder;
 
+use crate::config::Config;
 use crate::exit::{Exit, Problem};
 use crate::output::{clean_json, complain, line, patiently};
-use crate::places;
+use crate::{keys, places};
 
 #[derive(Args)]
 pub(crate) struct Doctor {
@@ -27,11 +29,37 @@ pub(crate) struct Doctor {
 struct Health {
     version: &'static str,
     system: String,
+    /// What commands are run with.
+    programs: Vec<Program>,
     sandbox: Vec<Rung>,
-    /// The variables that hold keys. Never the keys.
-    keys: Vec<&'static str>,
+    configuration: Configuration,
+    keys: Vec<Key>,
     sessions: Sessions,
     local_servers: Vec<Server>,
+}
+
+#[derive(Serialize)]
+struct Program {
+    name: &'static str,
+    /// What it says of itself; nothing, if it isn't there.
+    version: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Configuration {
+    /// The user's own file, if there is one.
+    file: Option<String>,
+    /// What is wrong with it, or with one of the project's.
+    problem: Option<String>,
+    /// Files that are not used, and why.
+    notes: Vec<String>,
+}
+
+/// That there is a key, and where it comes from. Never the key.
+#[derive(Serialize)]
+struct Key {
+    provider: &'static str,
+    from: String,
 }
 
 #[derive(Serialize)]
@@ -55,12 +83,14 @@ struct Server {
     models: usize,
 }
 
-/// Exits with 1 if a run with default options could not start for what is found: no sandbox, or no place for sessions.
+/// Exits with 1 if a run with default options could not start for what is found: no sandbox, no place for sessions, a mistake
+/// in the configuration.
 pub(crate) fn run(args: &Doctor) -> ExitCode {
     let told = patiently("looking around", examine).and_then(|health| {
         let told = if args.json { tell_json(&health) } else { tell(&health) };
         told.map_err(|error| Problem::new(Exit::RunFailed, format!("the output can't be written: {error}")))?;
-        let well = health.sandbox.iter().any(|rung| rung.works) && health.sessions.problem.is_none();
+        let problem = health.sessions.problem.as_ref().or(health.configuration.problem.as_ref());
+        let well = health.sandbox.iter().any(|rung| rung.works) && problem.is_none();
         Ok(if well { Exit::Completed } else { Exit::RunFailed })
     });
     told.unwrap_or_else(|problem| {
@@ -72,22 +102,22 @@ pub(crate) fn run(args: &Doctor) -> ExitCode {
 
 fn examine() -> Result<Health, Problem> {
     let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let mut keys: Vec<&str> = hosts().iter().flat_map(|host| host.keys.iter().map(|(name, _)| *name)).collect();
-    keys.retain(|name| env(name).is_some());
-    keys.sort_unstable();
-    keys.dedup();
+    let (configuration, keys) = configuration();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::new(Exit::RunFailed, format!("can't start: {error}")))?;
-    let servers = runtime.block_on(local_servers(Duration::from_millis(300), env));
+    let (servers, programs) =
+        runtime.block_on(async { tokio::join!(local_servers(Duration::from_millis(300), env), programs()) });
     let rungs = Ladder::probe().rungs.into_iter().map(|rung| Rung {
         level: rung.level.name(),
         works: rung.holds.is_ok(),
         notes: rung.holds.err().map(|error| error.to_string()).into_iter().chain(rung.gaps).collect(),
     });
     Ok(Health {
-        version: env!("CARGO_PKG_VERSION"),
-        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        version: env!("TERRET_VERSION"),
+        system: system(),
+        programs,
         sandbox: rungs.collect(),
+        configuration,
         keys,
         sessions: sessions(),
         local_servers: servers
@@ -95,6 +125,45 @@ fn examine() -> Result<Health, Problem> {
             .map(|server| Server { host: server.host.id, models: server.models.len() })
             .collect(),
     })
+}
+
+fn system() -> String {
+    let known = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
+    #[cfg(unix)]
+    let known = format!("{known}, {}", rustix::system::uname().release().to_string_lossy());
+    known
+}
+
+async fn programs() -> Vec<Program> {
+    let names = ["bash", "git", "bwrap"];
+    let versions = futures_util::future::join_all(names.map(version)).await;
+    names.into_iter().zip(versions).map(|(name, version)| Program { name, version }).collect()
+}
+
+/// The first line of what a program says of its version, if it does so soon.
+async fn version(program: &str) -> Option<String> {
+    let asked = tokio::process::Command::new(program).arg("--version").kill_on_drop(true).output();
+    let output = tokio::time::timeout(Duration::from_secs(2), asked).await.ok()?.ok()?;
+    String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
+}
+
+/// What is configured for runs in this folder, and where keys come from. No command is run for them.
+fn configuration() -> (Configuration, Vec<Key>) {
+    let file = places::config().map(|folder| folder.join("config.toml")).filter(|file| file.exists());
+    let file = file.map(|file| file.display().to_string());
+    let keys = |config: &Config| -> Result<Vec<Key>, Problem> {
+        let mut found = Vec::new();
+        for host in hosts() {
+            let source = keys::sources(host, config)?.into_iter().next();
+            found.extend(source.map(|source| Key { provider: host.id, from: source.to_string() }));
+        }
+        Ok(found)
+    };
+    let loaded = Config::load(Path::new("."), &[]).and_then(|config| Ok((keys(&config)?, config)));
+    match loaded {
+        Ok((keys, config)) => (Configuration { file, problem: None, notes: config.unused().to_vec() }, keys),
+        Err(problem) => (Configuration { file, problem: Some(problem.message), notes: vec![] }, vec![]),
+    }
 }
 
 /// Whether sessions can be kept. What is in them is for `terret sessions check`.
@@ -123,6 +192,9 @@ fn tell_json(health: &Health) -> io::Result<()> {
 fn tell(health: &Health) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{BOLD}terret{BOLD:#} {} on {}", health.version, health.system)?;
+    for Program { name, version } in &health.programs {
+        writeln!(out, "  {name:<11} {}", line(version.as_deref().unwrap_or("is not there")))?;
+    }
     writeln!(out, "\n{BOLD}Sandbox{BOLD:#} for commands; the first that works is used")?;
     for rung in &health.sandbox {
         let (style, word) = if rung.works { (GOOD, "works") } else { (BAD, "doesn't work") };
@@ -134,8 +206,21 @@ fn tell(health: &Health) -> io::Result<()> {
     if !health.sandbox.iter().any(|rung| rung.works) {
         writeln!(out, "  Without one, commands and writing need --permission-mode full.")?;
     }
-    let keys = if health.keys.is_empty() { "none is set".to_owned() } else { health.keys.join(", ") };
-    writeln!(out, "\n{BOLD}Keys{BOLD:#}\n  {keys}")?;
+    let configuration = &health.configuration;
+    writeln!(out, "\n{BOLD}Configuration{BOLD:#}\n  {}", line(configuration.file.as_deref().unwrap_or("no file")))?;
+    for problem in configuration.problem.iter().flat_map(|problem| problem.lines()) {
+        writeln!(out, "  {BAD}{}{BAD:#}", line(problem))?;
+    }
+    for note in &configuration.notes {
+        writeln!(out, "  {}", line(note))?;
+    }
+    writeln!(out, "\n{BOLD}Keys{BOLD:#}")?;
+    if health.keys.is_empty() {
+        writeln!(out, "  none; `terret auth set PROVIDER` keeps one")?;
+    }
+    for Key { provider, from } in &health.keys {
+        writeln!(out, "  {provider:<11} {}", line(from))?;
+    }
     let sessions = &health.sessions;
     writeln!(out, "\n{BOLD}Sessions{BOLD:#}\n  {}", line(sessions.folder.as_deref().unwrap_or("no place")))?;
     match &sessions.problem {

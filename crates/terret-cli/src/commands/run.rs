@@ -13,6 +13,7 @@ use terret::llm::{Options, ToolCall, ToolSpec};
 use terret::store::Setup;
 use terret::tools::{Workspace, workspace_tools};
 
+use crate::cassette::Cassette;
 use crate::chat;
 use crate::cli::{OutputFormat, RunArgs};
 use crate::config::Config;
@@ -49,12 +50,16 @@ fn begin(mut args: RunArgs, talks: impl Fn(&RunArgs) -> bool) -> ExitCode {
         };
         format = args.format();
         let talks = talks(&args);
-        let task = Task { args, config, folder };
-        if talks {
-            return in_runtime(async || chat::run(chosen, task).await);
-        }
-        let exit = block_on(async |signals| run_in(&chosen, &task, signals).await);
-        chosen.close();
+        let cassette = Cassette::of(&args)?;
+        let task = Task { args, config, folder, cassette: cassette.clone() };
+        let exit = if talks {
+            in_runtime(async || chat::run(chosen, task).await)
+        } else {
+            let exit = block_on(async |signals| run_in(&chosen, &task, signals).await);
+            chosen.close();
+            exit
+        };
+        cassette.check();
         exit
     });
     exit.unwrap_or_else(|problem| {
@@ -69,6 +74,7 @@ pub(crate) struct Task {
     pub(crate) args: RunArgs,
     pub(crate) config: Config,
     pub(crate) folder: PathBuf,
+    pub(crate) cassette: Cassette,
 }
 
 async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, Problem> {
@@ -263,16 +269,17 @@ pub(crate) struct Prepared {
 }
 
 pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
-    let Task { args, config, folder } = task;
+    let Task { args, config, folder, cassette } = task;
     let mut asked = model::asked(args, session, config);
-    let model::Chosen { model, effort } = model::choose(&mut asked, args.api_key_file.as_deref(), config).await?;
+    let model::Chosen { model, effort } =
+        model::choose(&mut asked, args.api_key_file.as_deref(), cassette, config).await?;
     let setup = Setup { folder: Some(folder.display().to_string()), ..model::without_secrets(&asked) };
     let Equipment { system, tools, context, expected, workspace } = equip(args, folder)?;
     sandbox::require(args, &tools)?;
     let mut options = Options::default();
     options.effort = effort;
     options.max_output_tokens = args.max_output_tokens.map(Into::into);
-    let fallbacks = model::fallbacks(args.fallback_model.as_deref().unwrap_or_default(), config).await?;
+    let fallbacks = model::fallbacks(args.fallback_model.as_deref().unwrap_or_default(), cassette, config).await?;
     let unpriced = [&model].into_iter().chain(&fallbacks).map(|model| model.spec()).find(|spec| spec.price.is_none());
     if let Some(spec) = unpriced.filter(|_| args.max_cost.is_some()) {
         return Err(Problem::usage(format!(
@@ -290,6 +297,7 @@ pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Pr
         .tools(tools.iter().cloned())
         .options(options)
         .spill(workspace.clone())
+        .hooks(context.nested)
         .limits(limits(args));
     let gate = permissions::gate(args, &workspace, &tools);
     agent = agent.gate(move |call: &ToolCall, arguments: &serde_json::Value| gate.judge(&call.name, arguments));

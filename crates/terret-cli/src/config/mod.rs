@@ -5,6 +5,7 @@
 
 mod document;
 mod explain;
+mod fetched;
 mod settings;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use crate::{files, output, places};
 use document::{Context, Document};
 
 pub(crate) use explain::{Explained, explain};
+pub(crate) use fetched::Fetched;
 pub(crate) use settings::{Setting, settings};
 
 /// The longest configuration file that is read, in bytes.
@@ -108,6 +110,7 @@ impl Config {
         if let Some((path, content)) = reading.file_of_user("config.toml") {
             reading.take_in(Document::read(&content, Context { path: &path, layer: Layer::User }));
         }
+        let fetched = reading.fetched();
         // Here the later one wins.
         if let Some((path, content)) = reading.file_of_user("models.json") {
             reading.change_catalog(&path, &content);
@@ -116,13 +119,19 @@ impl Config {
             reading.change_catalog(path, content);
         }
         let Reading { entries, catalog, problems } = reading;
+        let unused = unused.into_iter().chain(fetched.err()).collect();
         match problems.is_empty() {
             true => Ok(Self { entries, catalog, unused }),
             false => Err(Problem::new(Exit::Configuration, problems.join("\n"))),
         }
     }
 
-    /// Says which files of the project aren't used.
+    /// Which files aren't used, and why, a line each.
+    pub(crate) fn unused(&self) -> &[String] {
+        &self.unused
+    }
+
+    /// Says which files aren't used.
     pub(crate) fn tell_unused(&self) {
         for note in &self.unused {
             output::note(note);
@@ -202,6 +211,17 @@ impl Reading {
             Ok(entries) => self.entries.extend(entries),
             Err(problems) => self.problems.extend(problems),
         }
+    }
+
+    /// Adds what `terret models update` has kept. A file that can be fetched again is no reason not to start.
+    fn fetched(&mut self) -> Result<(), String> {
+        let Some(path) = fetched::place() else { return Ok(()) };
+        let content = files::read(&path, fetched::LONGEST).map_err(|error| fetched::unusable(&path, &error))?;
+        let Some(content) = content else { return Ok(()) };
+        let text = String::from_utf8_lossy(&content);
+        let with_additions = self.catalog.clone().with_additions(&path.display().to_string(), &text);
+        self.catalog = with_additions.map_err(|error| fetched::unusable(&path, &error))?;
+        Ok(())
     }
 
     fn change_catalog(&mut self, path: &Path, content: &[u8]) {

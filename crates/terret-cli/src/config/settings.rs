@@ -12,8 +12,21 @@ use super::{Entry, Origin};
 use crate::cli::RunArgs;
 
 /// The flags that are no settings: they say what is to be done this once, or where settings are.
-const NO_SETTINGS: [&str; 11] =
-    ["print", "json", "cd", "continue", "resume", "fork", "session-id", "set", "help", "version", "api-key-file"];
+const NO_SETTINGS: [&str; 13] = [
+    "print",
+    "json",
+    "cd",
+    "continue",
+    "resume",
+    "fork",
+    "session-id",
+    "set",
+    "help",
+    "version",
+    "api-key-file",
+    "record",
+    "replay",
+];
 
 /// The settings that say together who is asked: an address is only good for the model that it stands beside.
 pub(super) const NAME_A_MODEL: [&str; 3] = ["model", "base-url", "wire"];

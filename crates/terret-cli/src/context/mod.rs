@@ -2,6 +2,7 @@
 
 mod frontmatter;
 mod instructions;
+mod nested;
 pub(crate) mod skills;
 
 use std::path::Path;
@@ -10,14 +11,16 @@ use crate::exit::Problem;
 use crate::output;
 use crate::project::Project;
 
-pub(crate) use instructions::Instructions;
+use instructions::Instructions;
+pub(crate) use nested::Nested;
 pub(crate) use skills::Skills;
 
 /// What is read before a run.
-#[derive(Clone, Debug, Default)]
 pub(crate) struct Context {
     /// The user's first, then those of the project from its root down.
     pub(crate) instructions: Vec<Instructions>,
+    /// What the folders below say.
+    pub(crate) nested: Nested,
     pub(crate) skills: Skills,
     /// What was left out, and why.
     left_out: Vec<String>,
@@ -30,7 +33,8 @@ impl Context {
         let mut left_out = Vec::new();
         let instructions = instructions::load(&project, names, &mut left_out);
         let skills = if with_skills { skills::load(&project, &mut left_out)? } else { Skills::default() };
-        Ok(Self { instructions, skills, left_out })
+        let nested = Nested::new(&project, names, &instructions);
+        Ok(Self { instructions, nested, skills, left_out })
     }
 
     /// Says what was left out.

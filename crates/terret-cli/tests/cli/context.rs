@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use serde_json::{Value, json};
+
 use crate::terret::{Ran, Terret};
 
 /// What the model is told by which files, and the rest that is said.
@@ -127,4 +129,80 @@ fn odd_files_are_passed_over_or_read_as_far_as_they_can_be() {
     tells(place(&|path| symlink("AGENTS.md", path).unwrap()), &[]);
     tells(place(&|path| fs::write(path, b"a\xffb").unwrap()), &[("AGENTS.md", "a\u{fffd}b")]);
     tells(place(&|path| fs::write(path, "").unwrap()), &[]);
+}
+
+#[test]
+fn a_file_imports_others() {
+    let terret = repository()
+        .home_file("notes.md", "secret notes")
+        .home_file(".config/terret/AGENTS.md", "See @~/notes.md.")
+        .home_file("secret", "sk-secret-1")
+        .file(".env", "KEY=sk-secret-2")
+        .file("docs/style.md", "Style. @more.md (@../AGENTS.md)")
+        .file("docs/more.md", "More.")
+        .file("code.md", "not this one")
+        .file(
+            "AGENTS.md",
+            "Read @docs/style.md, please.\nAsk @somebody or a@code.md; @docs and @.env and @../home/secret are none.\n\
+             `@code.md`\n```\n@code.md\n```\n",
+        );
+    let (told, ran) = told(terret);
+    let paths: Vec<&str> = told.iter().map(|(path, _)| path.as_str()).collect();
+    // What is imported stands before what imports it, and each once.
+    assert_eq!(paths, ["notes.md", ".config/terret/AGENTS.md", "docs/more.md", "docs/style.md", "AGENTS.md"]);
+    assert!(!ran.stdout.contains("sk-secret"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("home/secret, which leads out of the project, to "), "{}", ran.stderr);
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+
+    // Not for ever.
+    let chain = (0..9).fold(repository().file("AGENTS.md", "@f0.md"), |terret, n| {
+        terret.file(&format!("f{n}.md"), format!("@f{}.md", n + 1))
+    });
+    let (told, _) = self::told(chain);
+    let paths: Vec<&str> = told.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(paths, ["f4.md", "f3.md", "f2.md", "f1.md", "f0.md", "AGENTS.md"]);
+}
+
+#[test]
+fn those_of_folders_below_are_told_once_something_there_is_touched() {
+    let mut id = 0;
+    let mut calls = |calls: &[(&str, Value)]| {
+        let calls: Vec<Value> = calls
+            .iter()
+            .map(|(name, arguments)| {
+                id += 1;
+                json!({"type": "toolCall", "id": format!("c{id}"), "name": name, "arguments": arguments})
+            })
+            .collect();
+        json!({ "content": calls })
+    };
+    let read = |path: &str| ("read", json!({"path": path}));
+    let terret = Terret::new()
+        .file(".git/HEAD", "")
+        .file("AGENTS.md", "Root.")
+        .file("a/AGENTS.md", "A. @rules.md")
+        .file("a/rules.md", "Imported.")
+        .file("a/b/CLAUDE.md", "B.")
+        .file("a/b/x.txt", "x")
+        .file("c/AGENTS.md", "C".repeat(40_000))
+        .file("node_modules/n/AGENTS.md", "no")
+        .file("node_modules/n/n.txt", "n");
+    let replies = [
+        calls(&[read("a/b/none.txt"), read("node_modules/n/n.txt"), read("AGENTS.md")]),
+        calls(&[read("a/b/x.txt")]),
+        calls(&[read("a/b/../b/x.txt"), ("write", json!({"path": "c/new.txt", "content": "new"}))]),
+        json!({"text": "Done."}),
+    ];
+    let ran = terret.script(replies).args(["-p", "x", "--json"]).run().exits(0);
+    let results: Vec<String> = ran.tool_results().into_iter().map(|(text, _)| text).collect();
+    let told: Vec<bool> = results.iter().map(|text| text.contains("<instructions")).collect();
+    assert_eq!(told, [false, false, false, true, false, true], "{results:#?}");
+    let file = |path: &str, text: &str| {
+        format!("<instructions from=\"{}\">\n{text}\n</instructions>", ran.path(path).display())
+    };
+    let [imported, a, b] = [("a/rules.md", "Imported."), ("a/AGENTS.md", "A. @rules.md"), ("a/b/CLAUDE.md", "B.")]
+        .map(|(path, text)| results[3].find(&file(path, text)).unwrap());
+    assert!(imported < a && a < b, "{}", results[3]);
+    assert!(results[5].contains("has 40000 bytes, of which "), "{}", results[5]);
+    assert!(results[5].len() < 33_500, "{}", results[5].len());
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod auth;
+mod cassette;
 mod chat;
 mod command_line;
 mod config;

@@ -111,3 +111,45 @@ fn files_change_what_is_known() {
         complains(run, 4, "configuration", &[part]);
     }
 }
+
+#[test]
+fn providers_are_asked_for_the_models_that_are_not_known_yet() {
+    let list = json!({"data": [
+        {"id": "new/model", "context_length": 64_000, "pricing": {"prompt": "0.000001", "completion": "0.000002"},
+         "top_provider": {"max_completion_tokens": 8000}},
+        {"id": "openai/gpt-5", "context_length": 1, "pricing": {"prompt": "1", "completion": "1"}},
+    ]});
+    let answer = || Answer::new("200 OK", "application/json", list.to_string());
+    let refused = || Answer::new("401 Unauthorized", "application/json", r#"{"error":{"message":"no"}}"#);
+    let (router, xai) = (Server::answering([answer()]), Server::answering([refused()]));
+    let with_keys = |terret: Terret| {
+        terret
+            .env("OPENROUTER_API_KEY", "k")
+            .env("OPENROUTER_BASE_URL", &router.url)
+            .env("XAI_API_KEY", "k")
+            .env("XAI_BASE_URL", &xai.url)
+    };
+    // One that refuses doesn't keep the others from being asked.
+    let ran = with_keys(models(&["update"])).run().exits(3);
+    assert!(ran.stderr.contains("asking openrouter, xai …"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("openrouter: 2 models, 1 of them new"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("terret: xai: authentication failed"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("openrouter/new/model"), "{}", ran.stdout);
+    assert!(router.requests()[0].head.contains("authorization: bearer k"));
+
+    // It is known from now on, and what was known before stays.
+    let known = |terret: Terret, name: &str| parsed(with_keys(terret).args(["models", "--json", name])).remove(0);
+    let new = json!({"id": "openrouter/new/model", "usable": true, "contextWindow": 64_000, "maxOutput": 8000,
+                     "price": {"input": 1, "output": 2}});
+    assert_eq!(known(ran.then(), "openrouter/new/model"), new);
+    assert_ne!(known(ran.then(), "openrouter/openai/gpt-5")["contextWindow"], 1);
+    let mine = ran.then().home_file(".config/terret/models.json", r#"{"models": {"openrouter/new/model": null}}"#);
+    assert_eq!(parsed(mine.args(["models", "--json", "openrouter/new/model"])), [] as [Value; 0]);
+
+    // A file that can't be used is said, and is no reason not to go on.
+    let broken = ran.then().home_file(".cache/terret/listed-models.json", "{\"models\": ").args(["models", "-a"]);
+    let broken = broken.run().exits(0);
+    assert!(broken.stderr.contains("(terret models update writes it anew)"), "{}", broken.stderr);
+    models(&["update"]).run().exits(3);
+    models(&["update", "nobody"]).run().exits(2);
+}

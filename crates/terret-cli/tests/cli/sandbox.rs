@@ -142,8 +142,16 @@ fn the_doctor_tells_what_works_and_never_a_key() {
     }
     assert!(!said.stdout.contains("sk-the-secret"));
     let told: Value = serde_json::from_str(&doctor(true).run().exits(0).stdout).unwrap();
-    assert_eq!((&told["keys"], &told["sessions"]["count"]), (&json!(["GROQ_API_KEY"]), &json!(0)));
+    assert_eq!(told["keys"], json!([{"provider": "groq", "from": "GROQ_API_KEY"}]));
+    assert_eq!(told["sessions"]["count"], 0);
+    assert!(told["programs"][0]["version"].as_str().unwrap().starts_with("GNU bash"), "{told}");
     assert!(told["sandbox"].as_array().unwrap().iter().any(|rung| rung["works"] == true), "{told}");
+
+    // A mistake in the configuration keeps runs from starting, and doesn't keep the rest from being told.
+    let mistaken = doctor(true).config("max-turns = 'many'\n").run().exits(1);
+    let mistaken: Value = serde_json::from_str(&mistaken.stdout).unwrap();
+    assert!(mistaken["configuration"]["problem"].as_str().unwrap().contains("max-turns"), "{mistaken}");
+    assert!(mistaken["sandbox"].as_array().is_some_and(|rungs| !rungs.is_empty()), "{mistaken}");
 
     let broken: Value = serde_json::from_str(&without_a_sandbox(doctor(true)).exits(1).stdout).unwrap();
     assert!(broken["sandbox"].as_array().unwrap().iter().all(|rung| rung["works"] == false), "{broken}");

@@ -23,12 +23,17 @@ pub(crate) fn chat_text(text: &str) -> Answer {
     Answer::events(chat([says, stops]))
 }
 
-#[test]
-fn a_conversation_with_tools_goes_over_http() {
+/// A call of `read`, for a.txt.
+pub(crate) fn chat_reads() -> Answer {
     let call = json!({"choices": [{"index": 0, "delta": {"tool_calls": [
         {"index": 0, "id": "call_1", "type": "function", "function": {"name": "read", "arguments": "{\"path\":\"a.txt\"}"}},
     ]}, "finish_reason": "tool_calls"}]});
-    let server = Server::answering([Answer::events(chat([call])), chat_text("It says hello.")]);
+    Answer::events(chat([call]))
+}
+
+#[test]
+fn a_conversation_with_tools_goes_over_http() {
+    let server = Server::answering([chat_reads(), chat_text("It says hello.")]);
     let ran = asking("custom/m", &server)
         .file("a.txt", "hello\n")
         .env("TERRET_API_KEY", "k-123")

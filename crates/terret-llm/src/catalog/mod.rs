@@ -124,6 +124,14 @@ impl Catalog {
         Ok(self)
     }
 
+    /// The same with those models of a file's text that it doesn't know yet.
+    pub fn with_additions(mut self, origin: &str, text: &str) -> Result<Self, CatalogError> {
+        let mut additions = changes::read(&self, origin, text)?;
+        additions.retain(|name, _| name.split_once('/').is_none_or(|(provider, id)| self.get(provider, id).is_none()));
+        Arc::make_mut(&mut self.changes).extend(additions);
+        Ok(self)
+    }
+
     /// What is known about a model, by its provider's id or alias. A look-up takes some microseconds.
     pub fn get(&self, provider: &str, model: &str) -> Option<ModelFacts> {
         self.look_up(provider, model).map(|listed| listed.facts)

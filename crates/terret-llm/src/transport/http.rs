@@ -15,8 +15,10 @@ use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use super::local::LocalClient;
 use super::{HttpRequest, HttpResponse, SendFuture, Transport, TransportError};
 use crate::endpoint::is_loopback;
+use crate::error::{ErrorKind, ModelError};
 use crate::http_model::Limits;
 use crate::segments::Segments;
+use crate::wire;
 
 /// What requests call us.
 pub(super) const AGENT: &str = concat!("terret/", env!("CARGO_PKG_VERSION"));
@@ -52,21 +54,28 @@ impl HttpTransport {
         Self { connect, local: LocalClient::new(connect), remote: OnceLock::new(), loopback: OnceLock::new() }
     }
 
-    /// What is at this address, if it is there and is a text of reasonable length. The request's body isn't sent.
-    pub(crate) async fn get(&self, request: HttpRequest) -> Option<String> {
-        const REASONABLE: usize = 4 << 20;
-        let url = reqwest::Url::parse(&request.url).ok()?;
-        let mut response = self.client(&url).ok()?.get(url).headers(request.headers).send().await.ok()?;
+    /// What is at this address, if that is a text of reasonable length. The request's body isn't sent.
+    pub(crate) async fn fetch(&self, request: HttpRequest) -> Result<String, ModelError> {
+        const REASONABLE: usize = 16 << 20;
+        let url = reqwest::Url::parse(&request.url).map_err(|error| TransportError::Invalid(error.to_string()))?;
+        let server = server(&url);
+        let sent = self.client(&url)?.get(url).headers(request.headers).send().await;
+        let mut response = sent.map_err(|error| unanswered(&error, &server, self.connect))?;
         let mut bytes = Vec::new();
-        while response.status().is_success()
-            && let Some(piece) = response.chunk().await.ok()?
-        {
+        let broken =
+            |error: reqwest::Error| TransportError::Broken { server: server.clone(), reason: innermost(&error) };
+        while let Some(piece) = response.chunk().await.map_err(broken)? {
             bytes.extend_from_slice(&piece);
             if bytes.len() > REASONABLE {
-                return None;
+                return Err(ModelError::new(ErrorKind::Protocol, "the answer is far too long"));
             }
         }
-        String::from_utf8(bytes).ok()
+        if !response.status().is_success() {
+            let header =
+                |name: &str| Some(String::from_utf8_lossy(response.headers().get(name)?.as_bytes()).into_owned());
+            return Err(wire::from_response(response.status().as_u16(), header, &bytes));
+        }
+        String::from_utf8(bytes).map_err(|_| ModelError::new(ErrorKind::Protocol, "the answer is not UTF-8"))
     }
 
     fn client(&self, url: &reqwest::Url) -> Result<&reqwest::Client, TransportError> {

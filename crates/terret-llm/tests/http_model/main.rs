@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests")]
 
 mod double;
+mod listing;
 mod local;
 mod server;
 mod ways;

@@ -24,7 +24,7 @@ pub struct Rung {
 impl Ladder {
     /// Tries all levels, by running a command on each. Blocks, for some ten milliseconds.
     pub fn probe() -> Self {
-        Self { rungs: Level::ALL.map(Rung::probe).to_vec() }
+        Self { rungs: Level::ALL.iter().copied().map(Rung::probe).collect() }
     }
 
     /// The best level that holds, or all the reasons why there is none. Blocks the first time; the answer is kept for
@@ -33,7 +33,7 @@ impl Ladder {
         static BEST: OnceLock<Result<Level, Ladder>> = OnceLock::new();
         let climb = || {
             let mut rungs = Vec::new();
-            for level in Level::ALL {
+            for &level in Level::ALL {
                 let rung = Rung::probe(level);
                 if rung.holds.is_ok() {
                     return Ok(level);
@@ -66,12 +66,6 @@ impl fmt::Display for Ladder {
 }
 
 impl Rung {
-    #[cfg(not(target_os = "linux"))]
-    fn probe(level: Level) -> Self {
-        Self { level, holds: Err(SandboxError::Unavailable("it needs Linux".to_owned())), gaps: vec![] }
-    }
-
-    #[cfg(target_os = "linux")]
     fn probe(level: Level) -> Self {
         let holds = std::thread::scope(|scope| {
             // A thread of its own, because the caller may be in a runtime.
@@ -79,14 +73,16 @@ impl Rung {
             tried.unwrap_or_else(|_| Err(SandboxError::Unavailable("the attempt failed".to_owned())))
         });
         let gaps = match level {
+            #[cfg(target_os = "linux")]
             Level::Landlock if holds.is_ok() => super::landlock::gaps(),
+            #[cfg(target_os = "macos")]
+            Level::Seatbelt => super::seatbelt::gaps(),
             _ => vec![],
         };
         Self { level, holds, gaps }
     }
 }
 
-#[cfg(target_os = "linux")]
 mod attempt {
     use std::fs;
     use std::io::{self, Read as _};

@@ -3,11 +3,12 @@
 //! 1. [`Level::Bubblewrap`]: own user, process, network and other namespaces, and a file system made of what a command
 //!    may see. What isn't bound into it doesn't exist.
 //! 2. [`Level::Landlock`]: the kernel checks every path against two lists, and refuses sockets and odd system calls.
-//! 3. Nothing: commands are refused, unless [`Profile::Full`] says in words that there shall be no sandbox.
+//! 3. [`Level::Seatbelt`], on macOS: the kernel checks every operation against a profile.
+//! 4. Nothing: commands are refused, unless [`Profile::Full`] says in words that there shall be no sandbox.
 //!
 //! - [`ladder`] tries the rungs, and tells what is wrong with those that don't hold.
 //! - [`view`] says which files a command sees, from the [`Workspace`] and the [`secrets`]. Both rungs are made of it.
-//! - [`bubblewrap`], [`landlock`] and [`seccomp`] build the walls; [`restricted`] starts a command behind them.
+//! - [`bubblewrap`], [`landlock`] with [`seccomp`], and `seatbelt` build the walls; [`restricted`] starts a command behind them.
 //! - [`limits`] bounds what a command may use up.
 //! - [`protected`] takes back what no wall can prevent: programs planted in a repository for git to run. Repositories are
 //!   found by [`directories`].
@@ -22,10 +23,12 @@ mod limits;
 mod protected;
 #[cfg(target_os = "linux")]
 mod restricted;
+#[cfg(any(target_os = "macos", test))]
+mod seatbelt;
 #[cfg(target_os = "linux")]
 mod seccomp;
 mod secrets;
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there are no walls to build from it"))]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux builds walls from all of it"))]
 mod view;
 
 use std::fmt;
@@ -56,22 +59,33 @@ pub enum Profile {
 
 /// A rung of the ladder that holds commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Level {
     /// Namespaces, made by the program `bwrap`.
     Bubblewrap,
     /// Landlock and seccomp.
     Landlock,
+    /// A profile of macOS, set by `sandbox-exec`. It was never run: it holds where trying it says so.
+    Seatbelt,
 }
 
 impl Level {
-    /// All of them, the best first.
-    pub const ALL: [Level; 2] = [Level::Bubblewrap, Level::Landlock];
+    /// Those of this system, the best first.
+    pub const ALL: &[Level] = match () {
+        #[cfg(target_os = "linux")]
+        () => &[Level::Bubblewrap, Level::Landlock],
+        #[cfg(target_os = "macos")]
+        () => &[Level::Seatbelt],
+        #[cfg(not(any(target_os = "linux", target_os = "macos")))]
+        () => &[],
+    };
 
-    /// As it is written in records: `bubblewrap`, `landlock`.
+    /// As it is written in records: `bubblewrap`, `landlock`, `seatbelt`.
     pub fn name(self) -> &'static str {
         match self {
             Level::Bubblewrap => "bubblewrap",
             Level::Landlock => "landlock",
+            Level::Seatbelt => "seatbelt",
         }
     }
 }
@@ -118,51 +132,51 @@ pub(crate) struct CommandLine {
 /// Walls that are ready for one command.
 #[derive(Debug)]
 pub(crate) struct Cell {
-    #[cfg(target_os = "linux")]
     walls: Option<Walls>,
     limits: ResourceLimits,
 }
 
-#[cfg(target_os = "linux")]
 #[derive(Debug)]
 enum Walls {
+    #[cfg(target_os = "linux")]
     Bubblewrap(bubblewrap::Bubblewrap),
+    #[cfg(target_os = "linux")]
     Landlock(landlock::Rules),
+    #[cfg(target_os = "macos")]
+    Seatbelt(seatbelt::Seatbelt),
 }
 
 impl Cell {
     /// No walls at all.
     pub(crate) fn open() -> Self {
-        Self {
-            #[cfg(target_os = "linux")]
-            walls: None,
-            limits: ResourceLimits::none(),
-        }
+        Self { walls: None, limits: ResourceLimits::none() }
     }
 
     /// Walls of a level around what a command sees. Blocks, for a millisecond or so.
-    #[cfg(target_os = "linux")]
+    #[cfg_attr(not(any(target_os = "linux", target_os = "macos")), allow(unused_variables))]
     pub(crate) fn new(level: Level, view: &View, limits: ResourceLimits) -> Result<Self, SandboxError> {
         let walls = match level {
+            #[cfg(target_os = "linux")]
             Level::Bubblewrap => Walls::Bubblewrap(bubblewrap::Bubblewrap::new(view)?),
+            #[cfg(target_os = "linux")]
             Level::Landlock => Walls::Landlock(landlock::Rules::new(view)?),
+            #[cfg(target_os = "macos")]
+            Level::Seatbelt => Walls::Seatbelt(seatbelt::Seatbelt::new(view)?),
+            other => return Err(SandboxError::Unavailable(format!("{other} is a level of another system"))),
         };
         Ok(Self { walls: Some(walls), limits })
-    }
-
-    /// Nothing holds commands on this system.
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn new(level: Level, _view: &View, _limits: ResourceLimits) -> Result<Self, SandboxError> {
-        Err(SandboxError::Unavailable(format!("{level} needs Linux")))
     }
 
     /// The command that runs another one in the cell, with nothing on its standard input.
     pub(crate) fn command(&self, inner: CommandLine) -> io::Result<Command> {
         let inner = self.limits.around(inner);
-        #[cfg(target_os = "linux")]
-        if let Some(Walls::Bubblewrap(bubblewrap)) = &self.walls {
-            return bubblewrap.command(inner);
-        }
+        let inner = match &self.walls {
+            #[cfg(target_os = "linux")]
+            Some(Walls::Bubblewrap(bubblewrap)) => return bubblewrap.command(inner),
+            #[cfg(target_os = "macos")]
+            Some(Walls::Seatbelt(seatbelt)) => seatbelt.around(inner),
+            _ => inner,
+        };
         let mut command = Command::new(inner.program);
         command.args(inner.arguments).stdin(Stdio::null());
         Ok(command)

@@ -10,12 +10,13 @@ const OF_HOME: &str = ".ssh .gnupg .password-store .local/share/keyrings .pki .a
     .thunderbird .config/google-chrome .config/chromium .config/BraveSoftware .bash_history .zsh_history \
     .local/share/fish .python_history .node_repl_history .psql_history .mysql_history .sqlite_history \
     .rediscli_history .claude .claude.json .codex .gemini .pi .config/goose .config/github-copilot \
+    Library/Keychains Library/Cookies Library/Safari Library/Mail Library/Messages Library/Containers \
     .config/terret .local/state/terret .local/share/terret";
 
 /// What only the administrator should read. It matters where this program runs as root.
 const OF_SYSTEM: &str = "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssl/private \
     /etc/pki/tls/private /etc/letsencrypt /etc/krb5.keytab /etc/wireguard \
-    /etc/NetworkManager/system-connections /etc/docker /etc/kubernetes /etc/rancher /etc/ppp";
+    /etc/NetworkManager/system-connections /Library/Keychains /etc/docker /etc/kubernetes /etc/rancher /etc/ppp";
 
 /// Paths that no tool reads, and no command on a rung of the ladder: keys and tokens in their usual places beneath a
 /// home, the host keys of this machine, and what this program itself keeps. They need not exist.

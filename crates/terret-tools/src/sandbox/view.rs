@@ -30,7 +30,8 @@ pub(super) const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 /// The directories of a system that hold programs and their settings.
 const SYSTEM: &str = "/bin /etc /gnu /lib /lib32 /lib64 /libx32 /nix /opt /sbin /snap /sys/devices/system /sys/kernel/mm /usr /run/current-system \
     /run/opengl-driver /run/systemd/resolve /run/resolvconf /var/lib/dpkg /var/lib/rpm /var/lib/pacman \
-    /var/cache/fontconfig /var/cache/ldconfig";
+    /var/cache/fontconfig /var/cache/ldconfig \
+    /System /Library /private/etc /private/var/db/dyld /private/var/select /Applications/Xcode.app";
 
 /// The places beneath a home where toolchains and their packages live.
 const OF_HOME: &str = ".cargo .rustup go .go .goenv .gvm .nvm .fnm .nodenv .volta .n .npm .yarn .bun .deno .pnpm-store \
@@ -41,7 +42,7 @@ const OF_HOME: &str = ".cargo .rustup go .go .goenv .gvm .nvm .fnm .nodenv .volt
     .gem .bundle .local/share/gem .asdf .local/share/mise .local/share/rtx .sdkman .jenv .jabba .m2 .gradle \
     .ivy2 .sbt .coursier .cache/coursier .konan .dotnet .nuget/packages .ghcup .cabal .stack .opam .elan \
     .julia .juliaup .swiftly .swiftpm .pub-cache .mix .hex/packages .kerl .platformio Android/Sdk \
-    .nix-profile .nix-defexpr .cache/go-build .cache/bazel .cache/zig .cache/ccache .cache/sccache .ccache \
+    Library/Caches Library/Python Library/pnpm Library/Android/sdk Library/Developer .nix-profile .nix-defexpr .cache/go-build .cache/bazel .cache/zig .cache/ccache .cache/sccache .ccache \
     .gitconfig .config/git .editorconfig bin";
 
 /// The variables that say where else toolchains live.

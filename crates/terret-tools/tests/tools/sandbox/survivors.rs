@@ -73,7 +73,7 @@ async fn what_runs_on_in_the_background_is_named_and_ends_with_the_tools() {
 #[ignore = "runs until it is killed"]
 async fn program_that_is_killed() {
     let sleep = std::env::var("TEST_SLEEP").unwrap();
-    let level = Level::ALL.into_iter().find(|level| level.name() == std::env::var("TEST_LEVEL").unwrap());
+    let level = Level::ALL.iter().copied().find(|level| level.name() == std::env::var("TEST_LEVEL").unwrap());
     let arena = Arena::new(Some(level.unwrap()));
     arena.run(&format!("sleep {sleep} &")).await;
     arena.project.call("bash", json!({"command": escape(&sleep)})).await;

@@ -1,13 +1,15 @@
 //! `terret models`: which models there are, what they take and cost, and which can be asked.
 
+mod update;
+
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anstyle::Style;
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde::Serialize;
-use terret::llm::{Effort, LocalServer, ModelFacts, ModelRef, Price, hosts, local_servers};
+use terret::llm::{Effort, Host, LocalServer, ModelFacts, ModelRef, Price, hosts, local_servers};
 
 use super::run::block_on;
 use super::{finish, print_json, unwritable};
@@ -23,8 +25,10 @@ use crate::output::{line, note};
 /// Without words to search for, those that can be asked: of providers whose key is there, and of servers on this machine.
 /// Others can be asked too, by their names: the list is what is known, not what there is.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Models {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Only models whose name holds each of these words, of all providers
     search: Vec<String>,
     /// All models, of all providers
@@ -38,15 +42,28 @@ pub(crate) struct Models {
     cd: PathBuf,
 }
 
+#[derive(Subcommand)]
+enum Command {
+    Update(update::Update),
+}
+
 const EXAMPLES: &str = "\
 Examples:
   terret models                          those that can be asked
   terret models sonnet 5                 all that are called so
-  terret models --json | jq -r '.[].id'";
+  terret models --json | jq -r '.[].id'
+  terret models update                   asks providers for newer ones";
 
 pub(crate) fn run(args: &Models) -> ExitCode {
     finish(block_on(async |signals| {
-        let list = list(args);
+        let config = Config::load(&args.cd, &[])?;
+        config.tell_unused();
+        let list = async {
+            match &args.command {
+                None => list(args, &config).await,
+                Some(Command::Update(args)) => update::run(args, &config).await,
+            }
+        };
         tokio::select! {
             biased;
             exit = signals.stop() => Err(Problem::new(exit, exit.reason())),
@@ -55,14 +72,12 @@ pub(crate) fn run(args: &Models) -> ExitCode {
     }))
 }
 
-async fn list(args: &Models) -> Result<Exit, Problem> {
-    let config = Config::load(&args.cd, &[])?;
-    config.tell_unused();
-    let with_key = with_key(&config)?;
+async fn list(args: &Models, config: &Config) -> Result<Exit, Problem> {
+    let with_key = with_key(config)?;
     let words = args.search.join(" ");
     let mut models: Vec<Listed> = of_servers(&local_servers(PATIENCE, env).await, &words);
     models.extend(config.catalog.search(&words).map(|(name, facts)| {
-        let usable = with_key.contains(&name.provider.as_str());
+        let usable = with_key.iter().any(|host| host.id == name.provider);
         Listed::new(name, facts, usable)
     }));
     let known = models.len();
@@ -87,11 +102,11 @@ async fn list(args: &Models) -> Result<Exit, Problem> {
 }
 
 /// The providers that can be asked.
-fn with_key(config: &Config) -> Result<Vec<&'static str>, Problem> {
+fn with_key(config: &Config) -> Result<Vec<&'static Host>, Problem> {
     let mut with_key = Vec::new();
     for host in hosts() {
         if !keys::sources(host, config)?.is_empty() && has_address(host, config) {
-            with_key.push(host.id);
+            with_key.push(host);
         }
     }
     Ok(with_key)
