@@ -15,6 +15,7 @@ use crate::commands::config as config_command;
 use crate::commands::doctor::Doctor;
 use crate::commands::generated::{Completions, Man};
 use crate::commands::models::Models;
+use crate::commands::permissions::Permissions;
 use crate::commands::prompt::Prompt;
 use crate::commands::sessions::Sessions;
 use crate::commands::trust::Trust;
@@ -91,6 +92,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Prompt(Prompt),
     Trust(Trust),
+    Permissions(Permissions),
     Completions(Completions),
     Man(Man),
     /// Say what works here: the sandbox, keys, sessions, model servers

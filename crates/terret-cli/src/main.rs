@@ -52,6 +52,7 @@ fn main() -> ExitCode {
             Err(error) => cli::complain(error, std::env::args_os().skip(1)),
         },
         Some(Command::Models(args)) => commands::models::run(&args),
+        Some(Command::Permissions(args)) => commands::permissions::run(args),
         Some(Command::Prompt(command)) => commands::prompt::run(command),
         Some(Command::Doctor(args)) => commands::doctor::run(&args),
         Some(Command::Sessions(sessions)) => commands::sessions::run(sessions),

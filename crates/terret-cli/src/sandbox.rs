@@ -1,6 +1,6 @@
 //! What holds the tools of a run: the workspace and the sandbox that the command line asks for.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use terret::agent::SharedTool;
 use terret::tools::{BashOptions, Ladder, Profile, Workspace};
@@ -26,6 +26,16 @@ pub(crate) fn workspace(args: &RunArgs, folder: &Path) -> Result<(Workspace, Bas
     }
     // Settings of a project are for its people to change.
     workspace = workspace.read_only(folder.join(".terret")).map_err(problem)?;
+    // What the user has set and decided is the user's, also where it lies in a folder that is worked in.
+    let further = args.add_dir.iter().filter_map(|further| further.canonicalize().ok());
+    let writable: Vec<PathBuf> = further.chain([folder.to_owned()]).collect();
+    for ours in decisions().filter(|ours| writable.iter().any(|folder| ours.starts_with(folder))) {
+        match workspace.clone().read_only(ours) {
+            // There is a file where a folder would have to be.
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {}
+            read_only => workspace = read_only.map_err(problem)?,
+        }
+    }
     let hidden = [places::sessions().ok(), places::data().map(|folder| folder.join("auth.json"))];
     for ours in hidden.into_iter().flatten() {
         match workspace.clone().hide(ours) {
@@ -37,6 +47,18 @@ pub(crate) fn workspace(args: &RunArgs, folder: &Path) -> Result<(Workspace, Bas
     let mut options = BashOptions::default();
     options.network = args.network;
     Ok((workspace, options))
+}
+
+/// What says how later runs are done.
+fn decisions() -> impl Iterator<Item = PathBuf> {
+    let settings = ["config.toml", "models.json", "AGENTS.md", "skills"];
+    let in_config = places::config().into_iter().flat_map(move |folder| settings.map(|name| folder.join(name)));
+    let kept = ["permissions.json", "trust.json"];
+    let in_state = places::state().into_iter().flat_map(move |folder| kept.map(|name| folder.join(name)));
+    let by_link = |path: PathBuf| {
+        path.parent().and_then(|folder| Some(folder.canonicalize().ok()?.join(path.file_name()?))).unwrap_or(path)
+    };
+    in_config.chain(in_state).map(by_link)
 }
 
 /// Refuses a run with tools that nothing holds, unless that was asked for in words.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use terret::agent::machine::{Limits, RunId};
 use terret::agent::{Agent, Journal as _, JournalError, Session, SessionId};
 use terret::llm::Message;
-use terret::store::{Reading, SessionInfo, Setup, SqliteJournal, StoreError};
+use terret::store::{GivenRules, Reading, SessionInfo, Setup, SqliteJournal, StoreError};
 
 use crate::cli::RunArgs;
 use crate::exit::{Exit, Problem};
@@ -167,11 +167,14 @@ fn pick(journal: &SqliteJournal) -> Result<SessionInfo, Problem> {
 impl Chosen {
     /// What it was set up with.
     pub(crate) fn setup(&self) -> Setup {
-        let Chosen::Old { info, .. } = self else { return Setup::default() };
+        let Chosen::Old { info, fork, .. } = self else { return Setup::default() };
         let mut setup = info.setup.clone();
         // One that came from elsewhere tells only who replied.
         if setup.model.is_none() {
             setup.model = info.model.clone();
+        }
+        if fork.is_some() {
+            setup.rules = GivenRules::default();
         }
         setup
     }
@@ -199,7 +202,7 @@ impl Chosen {
         let session = agent.open(Arc::new(journal.clone()), id.clone()).await.map_err(refused)?;
         drop(opening);
         if !matches!(self, Chosen::Old { info, .. } if info.setup == *setup) {
-            journal.set_up(id, setup).map_err(|error| failed(&error))?;
+            self.set_up(id, setup)?;
         }
         let transcript = session.transcript().await;
         let unanswered = match transcript.last().map(|message| &**message) {
@@ -235,9 +238,14 @@ impl Chosen {
         }
     }
 
-    /// Notes what later runs need again.
+    /// Notes what later runs need again. The session's rules stay as they are kept.
     pub(crate) fn set_up(&self, id: &SessionId, setup: &Setup) -> Result<(), Problem> {
-        self.journal().map_or(Ok(()), |journal| journal.set_up(id, setup).map_err(|error| failed(&error)))
+        let Some(journal) = self.journal() else { return Ok(()) };
+        let change = |kept: &mut Setup| {
+            let rules = std::mem::take(&mut kept.rules);
+            *kept = Setup { rules, ..setup.clone() };
+        };
+        journal.change_setup(id, change).map(drop).map_err(|error| failed(&error))
     }
 
     /// Takes back what opening it has made, if nothing was said after all.

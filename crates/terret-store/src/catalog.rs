@@ -17,6 +17,7 @@ use crate::numbering::Numbering;
 use crate::owned::{Owned, check_end};
 use crate::place::{Place, sync_folder};
 use crate::reader::{Reader, Reading, exists};
+use crate::setup::{GivenRules, Setup};
 
 /// A session that was made of another one.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,7 +142,8 @@ impl SqliteJournal {
         records.extend(end_run(&state, "this is a copy"));
         self.make(new, &records, |owned| owned.set_origin(&serde_json::to_string(&origin)?), Some(session))?;
         if !records.is_empty() {
-            self.set_up(new, &self.reader(session)?.setup().unwrap_or_default())?;
+            let setup = self.reader(session)?.setup().unwrap_or_default();
+            self.set_up(new, &Setup { rules: GivenRules::default(), ..setup })?;
         }
         Ok(Forked { session: new.clone(), records: origin.records, damage, left_out })
     }

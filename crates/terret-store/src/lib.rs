@@ -78,4 +78,4 @@ pub use journal::SqliteJournal;
 pub use pi_import::Imported;
 pub use reader::{Kept, Reader, Reading};
 pub use search::Hit;
-pub use setup::Setup;
+pub use setup::{GivenRules, Setup};

@@ -58,6 +58,25 @@ async fn what_a_session_was_set_up_with_is_kept_beside_its_records_and_goes_into
 }
 
 #[tokio::test]
+async fn rules_of_a_session_are_changed_beside_the_rest_and_stay_out_of_its_forks() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = talk(&folder).await;
+    journal.set_up(&id("weather"), &Setup { folder: Some("/work".into()), ..Setup::default() }).unwrap();
+    std::thread::scope(|scope| {
+        for rule in ["a", "b", "c", "d"] {
+            let journal = &journal;
+            scope.spawn(move || journal.change_setup(&id("weather"), |setup| setup.rules.allow.push(rule.into())));
+        }
+    });
+    let setup = |session: &str| journal.reader(&id(session)).unwrap().setup().unwrap();
+    let mut kept = setup("weather");
+    kept.rules.allow.sort();
+    assert_eq!((kept.folder.as_deref(), kept.rules.allow.join("")), (Some("/work"), "abcd".to_owned()));
+    journal.fork(&id("weather"), None, &id("fork")).unwrap();
+    assert_eq!(setup("fork"), Setup { folder: Some("/work".into()), ..Setup::default() });
+}
+
+#[tokio::test]
 async fn a_fork_of_a_run_at_work_does_not_go_on_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let journal = talk(&folder).await;

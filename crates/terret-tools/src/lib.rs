@@ -46,7 +46,7 @@ pub use bash::{BashOptions, Environment, bash};
 pub use edit::edit;
 pub use ls::ls;
 pub use read::read;
-pub use rules::{Decision, Rule, RuleError, RuleJudge, Rules, Unmatched};
+pub use rules::{Decision, Judgement, Rule, RuleError, RuleJudge, Rules, Unmatched, Why};
 pub use sandbox::{Ladder, Level, Profile, ResourceLimits, Rung, SandboxError};
 pub use search::{find, grep};
 pub use workspace::Workspace;

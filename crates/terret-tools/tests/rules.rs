@@ -4,10 +4,10 @@
 
 use serde_json::json;
 use terret_agent::machine::Verdict;
-use terret_tools::{BashOptions, Decision, RuleJudge, Rules, Unmatched, Workspace, workspace_tools};
+use terret_tools::{BashOptions, Decision, Rule, RuleJudge, Rules, Unmatched, Why, Workspace, workspace_tools};
 
 struct Given {
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     judge: RuleJudge,
 }
 
@@ -17,12 +17,16 @@ fn given(rules: &[(Decision, &str)], unmatched: Unmatched) -> Given {
     let tools = workspace_tools(&workspace, BashOptions::default());
     let mut list = Rules::new();
     rules.iter().for_each(|(decision, rule)| list.add(*decision, rule.parse().unwrap()));
-    Given { judge: RuleJudge::new(&workspace, &tools, list, unmatched), _folder: folder }
+    Given { judge: RuleJudge::new(&workspace, &tools, list, unmatched), folder }
 }
 
 impl Given {
     fn bash(&self, command: &str) -> &'static str {
         said(self.judge.judge("bash", &json!({ "command": command })))
+    }
+
+    fn root(&self) -> std::path::PathBuf {
+        self.folder.path().canonicalize().unwrap()
     }
 
     fn path(&self, tool: &str, path: &str) -> &'static str {
@@ -139,7 +143,7 @@ fn a_command_line_that_is_too_long_to_be_read_is_asked_about_where_commands_are_
 fn paths_are_judged_by_where_they_lead() {
     let rules = [(Allow, "write(out/**)"), (Deny, "read(.env)"), (Deny, "read(secret)")];
     let given = given(&rules, Unmatched::Ask);
-    let root = given._folder.path();
+    let root = given.folder.path();
     std::fs::create_dir_all(root.join("out")).unwrap();
     std::fs::create_dir_all(root.join("secret")).unwrap();
     std::os::unix::fs::symlink(root.join("secret"), root.join("open")).unwrap();
@@ -168,4 +172,73 @@ fn where_nothing_but_reading_is_allowed_the_model_is_told_so() {
     assert_eq!((given.bash("ls"), given.bash("make")), ("allow", "deny"));
     let Verdict::Deny { reason } = given.judge.judge("write", &json!({"path": "x"})) else { panic!() };
     assert!(reason.contains("only look"), "{reason}");
+}
+
+#[test]
+fn the_rules_that_are_proposed_permit_the_call_and_hardly_any_other() {
+    let given = given(&[(Allow, "bash(cargo fmt)"), (Ask, "bash(git push *)"), (Deny, "write(.env)")], Unmatched::Ask);
+    let folder = given.root();
+    let proposed = |tool: &str, arguments| -> Vec<String> {
+        given.judge.permissions_for(tool, &arguments, &folder).iter().map(ToString::to_string).collect()
+    };
+    for (command, rules, others) in [
+        ("cargo test --lib", &["bash(cargo test --lib)"][..], &["cargo test", "cargo test --lib x"][..]),
+        ("cargo fmt && cargo build; ls", &["bash(cargo build)"], &["cargo build -q"]),
+        ("make a && make b", &["bash(make a)", "bash(make b)"], &["make"]),
+        ("rm *.o 'a[1]' \\*", &["bash(rm \\*.o a\\[1\\] \\*)"], &["rm x.o a1 x", "rm x.o 'a[1]' x y"]),
+        ("git commit -m 'a b'", &["bash(git commit -m a?b)"], &["git commit -m ab"]),
+        (r#"make 'a;b' '|' "it's""#, &["bash(make a?b ? it?s)"], &["make a;b '|' it's x"]),
+        ("for f in a b; do rm $f; done", &["bash"], &[]),
+        ("touch ''", &["bash"], &[]),
+        ("cd x && git push --force", &[], &[]),
+    ] {
+        assert_eq!(proposed("bash", json!({ "command": command })), rules, "{command}");
+        let parsed: Vec<_> = rules.iter().map(|rule| rule.parse().unwrap()).collect();
+        let with = given.judge.with_permissions(&parsed);
+        let judged = |command| said(with.judge("bash", &json!({ "command": command })));
+        assert_eq!(judged(command), if rules.is_empty() { "ask" } else { "allow" }, "{command}");
+        others.iter().for_each(|other| assert_eq!(judged(other), "ask", "{other}"));
+    }
+    assert_eq!(proposed("write", json!({"path": "src/a[1].rs"})), ["write(./src/a\\[1\\].rs)"]);
+    assert_eq!(proposed("edit", json!({"path": "/etc/hosts"})), ["edit(/etc/hosts)"]);
+    assert_eq!(proposed("write", json!({"path": ".env"})), [""; 0]);
+    assert_eq!(proposed("write", json!({"path": "a)\nbash\nwrite(b"})), ["write"]);
+    assert_eq!(proposed("fetch", json!({"url": "x"})), ["fetch"]);
+
+    // From the folder above, for rules that count from there.
+    let above = folder.parent().unwrap();
+    let rules = given.judge.permissions_for("write", &json!({"path": "a"}), above);
+    let name = folder.file_name().unwrap().to_str().unwrap();
+    assert_eq!(rules, [format!("write(./{name}/a)").parse::<Rule>().unwrap().from_folder(above)]);
+}
+
+#[test]
+fn a_judgement_names_the_rules_that_made_it() {
+    let given = given(
+        &[(Allow, "bash(cargo *)"), (Allow, "bash(make)"), (Ask, "bash(rm *)"), (Deny, "bash(git push *)")],
+        Unmatched::Deny,
+    );
+    let rules = |rules: &[&str]| Why::Rules(rules.iter().map(|rule| rule.parse().unwrap()).collect());
+    for (command, decision, why) in [
+        ("ls; cargo test && make && cargo doc", Allow, rules(&["bash(cargo *)", "bash(make)"])),
+        ("cargo test && rm x", Ask, rules(&["bash(rm *)"])),
+        ("rm x; git push", Deny, rules(&["bash(git push *)"])),
+        ("cat x", Allow, Why::Reads),
+        ("touch x", Deny, Why::Unmatched),
+        (&"x".repeat(100_000), Ask, Why::Unreadable),
+    ] {
+        let judged = given.judge.explain("bash", &json!({ "command": command }));
+        assert_eq!((judged.decision, judged.why), (decision, why), "{:.40}", command);
+    }
+}
+
+#[test]
+fn rules_are_lists_of_texts() {
+    let text = r#"{"allow":["bash(cargo test *)","read"],"ask":[],"deny":["read(.env)"]}"#;
+    let rules: Rules = serde_json::from_str(text).unwrap();
+    assert_eq!(serde_json::to_string(&rules).unwrap(), text);
+    assert_eq!(serde_json::from_str::<Rules>("{}").unwrap(), Rules::new());
+    for (wrong, why) in [(r#"{"allow":["bash("]}"#, "the closing parenthesis is missing"), (r#"{"alow":[]}"#, "alow")] {
+        assert!(serde_json::from_str::<Rules>(wrong).unwrap_err().to_string().contains(why), "{wrong}");
+    }
 }

@@ -1,5 +1,7 @@
 //! What begins with a slash.
 
+use terret::tools::Decision;
+
 /// A command, and what follows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Slash {
@@ -11,6 +13,11 @@ pub(crate) enum Slash {
     Sessions,
     Cost,
     Tools,
+    Permissions,
+    /// What is decided from now on in this session about the calls that a rule is about.
+    Rule(Decision, String),
+    /// A rule, or its number in the list.
+    Revoke(String),
     Export(String),
     Quit,
     /// None of them: what to say about it.
@@ -18,7 +25,7 @@ pub(crate) enum Slash {
 }
 
 /// Their names, with what they do.
-pub(crate) const COMMANDS: [(&str, &str); 10] = [
+pub(crate) const COMMANDS: [(&str, &str); 12] = [
     ("/help", "this list, and the keys"),
     ("/model [NAME]", "say which model is asked, or ask another one"),
     ("/compact", "summarise the older part of the conversation"),
@@ -27,6 +34,8 @@ pub(crate) const COMMANDS: [(&str, &str); 10] = [
     ("/sessions", "list the sessions of this folder"),
     ("/cost", "say what the session has cost"),
     ("/tools", "list the tools"),
+    ("/permissions", "list the rules about calls, with where each comes from"),
+    ("/permissions revoke N", "take a rule back; also allow, ask or deny RULE"),
     ("/export FILE", "write the session as .html, .md or .jsonl"),
     ("/quit", "leave; the session is kept"),
 ];
@@ -61,6 +70,7 @@ impl Slash {
             "sessions" => Self::Sessions,
             "cost" => Self::Cost,
             "tools" => Self::Tools,
+            "permissions" => Self::permissions(&rest),
             "export" if rest.is_empty() => Self::Unknown("say which file, as in /export page.html".into()),
             "export" => Self::Export(rest),
             "quit" | "exit" => Self::Quit,
@@ -72,6 +82,21 @@ impl Slash {
     }
 }
 
+impl Slash {
+    fn permissions(rest: &str) -> Self {
+        let (what, rule) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let rule = rule.trim().to_owned();
+        match (what, rule.is_empty()) {
+            ("", _) => Self::Permissions,
+            ("revoke", false) => Self::Revoke(rule),
+            ("allow", false) => Self::Rule(Decision::Allow, rule),
+            ("ask", false) => Self::Rule(Decision::Ask, rule),
+            ("deny", false) => Self::Rule(Decision::Deny, rule),
+            _ => Self::Unknown("say which rule, as in /permissions revoke 1 or /permissions allow bash(make *)".into()),
+        }
+    }
+}
+
 /// What the begin of a command can only become.
 pub(crate) fn completed(begin: &str) -> Option<String> {
     let mut fit = names().filter(|name| name.starts_with(begin));
@@ -80,7 +105,10 @@ pub(crate) fn completed(begin: &str) -> Option<String> {
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
-    COMMANDS.iter().map(|(name, _)| name.split(' ').next().unwrap_or(name))
+    let mut names: Vec<&'static str> =
+        COMMANDS.iter().map(|(name, _)| name.split(' ').next().unwrap_or(name)).collect();
+    names.dedup();
+    names.into_iter()
 }
 
 fn nearest(word: &str) -> Option<&'static str> {
@@ -104,6 +132,13 @@ mod tests {
             (" /help", None),
             ("what is /help", None),
             ("/hlep", unknown("there is no /hlep; did you mean /help?")),
+            ("/permissions", Some(Slash::Permissions)),
+            ("/permissions revoke bash(ls *)", Some(Slash::Revoke("bash(ls *)".into()))),
+            ("/permissions deny  read", Some(Slash::Rule(Decision::Deny, "read".into()))),
+            (
+                "/permissions revoke",
+                unknown("say which rule, as in /permissions revoke 1 or /permissions allow bash(make *)"),
+            ),
             ("/sess", unknown("there is no /sess; did you mean /sessions?")),
             ("/unheard", unknown("there is no /unheard; /help lists what there is")),
         ] {

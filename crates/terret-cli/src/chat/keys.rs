@@ -9,6 +9,7 @@ use super::calls;
 use super::commands::{self, Slash};
 use super::talk::{CHOICES, Mode, Talk};
 use crate::exit::Exit;
+use crate::permissions::Scope;
 
 impl Talk {
     pub(super) async fn key(&mut self, key: KeyEvent) -> io::Result<()> {
@@ -36,20 +37,37 @@ impl Talk {
     }
 
     /// A line of a terminal that knows no keys.
-    pub(super) async fn line(&mut self, line: &str) -> io::Result<()> {
+    pub(super) async fn line(&mut self, typed: &str) -> io::Result<()> {
         match self.mode {
             Mode::Decide => {
-                self.decide(line.trim().chars().next().map_or(KeyCode::Null, KeyCode::Char));
+                self.decide(typed.trim().chars().next().map_or(KeyCode::Null, KeyCode::Char));
                 match self.mode {
                     Mode::Decide => self.screen.line(CHOICES),
                     Mode::Edit => self.screen.line("the arguments, as JSON on one line:"),
                     Mode::Reason => self.screen.line("why not?"),
+                    Mode::Permit(_) => self.ask_for_a_rule(),
                     Mode::Say => {}
                 }
                 Ok(())
             }
+            Mode::Permit(_) if typed.trim() == "-" => {
+                self.escape();
+                self.screen.line(CHOICES);
+                Ok(())
+            }
+            Mode::Permit(scope) => {
+                if !typed.trim().is_empty() {
+                    self.editor.set(typed);
+                }
+                self.permit(scope);
+                if self.mode == Mode::Permit(scope) {
+                    self.propose(scope);
+                    self.ask_for_a_rule();
+                }
+                Ok(())
+            }
             _ => {
-                self.editor.set(line);
+                self.editor.set(typed);
                 self.enter(KeyModifiers::NONE).await
             }
         }
@@ -72,7 +90,7 @@ impl Talk {
 
     fn escape(&mut self) {
         match self.mode {
-            Mode::Edit | Mode::Reason => {
+            Mode::Edit | Mode::Reason | Mode::Permit(_) => {
                 self.mode = Mode::Decide;
                 self.editor.take();
             }
@@ -85,6 +103,8 @@ impl Talk {
         match key.to_ascii_lowercase() {
             'y' => self.answer(Answer::Approve),
             'a' => self.answer(Answer::ApproveForRun),
+            's' => self.propose(Scope::Session),
+            'p' => self.propose(Scope::Project),
             'n' => self.mode = Mode::Reason,
             'e' => {
                 if let Some(question) = self.questions.front() {
@@ -121,6 +141,7 @@ impl Talk {
                 let reason = if reason.trim().is_empty() { "The user said no.".into() } else { reason };
                 self.answer(Answer::Deny { reason });
             }
+            Mode::Permit(scope) => self.permit(scope),
             Mode::Say if modifiers.contains(KeyModifiers::SHIFT) || (later && self.busy.is_none()) => {
                 self.editor.insert("\n");
             }

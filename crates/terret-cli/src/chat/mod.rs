@@ -11,6 +11,7 @@ mod input;
 mod keys;
 mod look;
 mod markdown;
+mod permits;
 mod screen;
 mod slash;
 mod status;
@@ -22,13 +23,15 @@ use std::path::Path;
 
 use terret::agent::{Agent, Session};
 use terret::llm::{Money, Usage};
-use terret::store::SessionInfo;
+use terret::store::{GivenRules, SessionInfo};
+use terret::tools::RuleJudge;
 
 use crate::cli::{OutputFormat, RunArgs};
 use crate::commands::run::{Prepared, Task, prepare};
 use crate::commands::sessions;
 use crate::context::Skills;
 use crate::exit::{Exit, Problem};
+use crate::permissions::Permissions;
 use crate::session::{self, Chosen};
 
 /// Whether a command line means it: without a prompt, and with somebody who can type one.
@@ -41,10 +44,10 @@ pub(crate) async fn run(chosen: Chosen, task: Task) -> Result<Exit, Problem> {
     if task.args.output_schema.is_some() {
         return Err(Problem::usage("--output-schema is for a single answer: say what to do, as in terret -p \"…\""));
     }
-    let Prepared { agent, skills, setup, .. } = prepare(&task, &chosen.setup()).await?;
+    let Prepared { agent, skills, setup, permissions, judge, .. } = prepare(&task, &chosen.setup()).await?;
     let opened = chosen.open(&agent, &setup).await?;
     let interrupted = opened.interrupted.is_some();
-    let desk = Desk { task, chosen, agent, skills, session: opened.session, interrupted };
+    let desk = Desk { task, chosen, agent, skills, session: opened.session, permissions, judge, interrupted };
     let look = look::Look::of_terminal();
     restore_on_panic();
     let screen = screen::Screen::take(look)
@@ -70,6 +73,9 @@ pub(crate) struct Desk {
     agent: Agent,
     skills: Skills,
     session: Session,
+    permissions: Permissions,
+    /// What judges the calls of the agent, by these permissions.
+    judge: RuleJudge,
     /// Whether a run waits to be gone on with.
     interrupted: bool,
 }
@@ -107,9 +113,11 @@ impl Desk {
     async fn ask_model(&mut self, name: &str) -> Result<(), Problem> {
         let before = self.task.args.model.replace(name.to_owned());
         match prepare(&self.task, &self.chosen.setup()).await {
-            Ok(Prepared { agent, setup, .. }) => {
+            Ok(Prepared { agent, setup, judge, .. }) => {
                 self.session = self.session.with_agent(agent.clone());
                 self.agent = agent;
+                self.judge = judge;
+                self.apply_rules();
                 self.chosen.set_up(self.session.id(), &setup)
             }
             Err(problem) => {
@@ -121,12 +129,13 @@ impl Desk {
 
     /// Begins another session; the one before is let go of.
     async fn begin_anew(&mut self) -> Result<(), Problem> {
-        let setup = self.chosen.setup();
+        let mut setup = self.chosen.setup();
+        setup.rules = GivenRules::default();
         let chosen = self.chosen.another();
-        let Prepared { agent, setup, .. } = prepare(&self.task, &setup).await?;
+        let Prepared { agent, setup, permissions, judge, .. } = prepare(&self.task, &setup).await?;
         self.session = chosen.open(&agent, &setup).await?.session;
         self.chosen.close();
-        (self.agent, self.chosen) = (agent, chosen);
+        (self.agent, self.chosen, self.permissions, self.judge) = (agent, chosen, permissions, judge);
         Ok(())
     }
 

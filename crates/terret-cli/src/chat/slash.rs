@@ -58,6 +58,9 @@ impl Talk {
             }
             Slash::Cost => self.tell_cost(),
             Slash::Tools => self.tell_tools(),
+            Slash::Permissions => self.tell_rules(),
+            Slash::Rule(decision, rule) => self.give_rule(decision, &rule, text),
+            Slash::Revoke(rule) => self.revoke_rule(&rule, text),
             Slash::Export(file) => self.export(&file)?,
             Slash::Quit => self.exit = Some(Exit::Completed),
             Slash::Unknown(what) => {
@@ -68,11 +71,11 @@ impl Talk {
         Ok(())
     }
 
-    fn tell(&mut self, text: &str) {
+    pub(super) fn tell(&mut self, text: &str) {
         self.view.note(&mut self.screen, DIM, text);
     }
 
-    fn complain(&mut self, text: &str) {
+    pub(super) fn complain(&mut self, text: &str) {
         self.view.note(&mut self.screen, BAD, text);
     }
 
@@ -84,7 +87,7 @@ impl Talk {
     }
 
     /// Names, and what they are; below each other where there is no room.
-    fn list(&mut self, entries: &[(String, String)]) {
+    pub(super) fn list(&mut self, entries: &[(String, String)]) {
         let width = self.screen.width();
         let widest = entries.iter().map(|(name, _)| columns(name)).max().unwrap_or(0).min(22);
         for (name, what) in entries {

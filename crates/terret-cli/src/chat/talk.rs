@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use terret::agent::machine::{Outcome, Queued};
+use terret::agent::machine::{Answer, Outcome, Queued};
 use terret::agent::{Event, Question, Report, Run, RunHandle};
 use terret::llm::{Content, Message, StopReason};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -19,6 +19,7 @@ use super::view::View;
 use super::{Desk, calls};
 use crate::exit::{Exit, Problem};
 use crate::output::line;
+use crate::permissions::Scope;
 use crate::signals;
 
 pub(crate) struct Talk {
@@ -60,6 +61,8 @@ pub(super) enum Mode {
     Edit,
     /// To say why it is denied.
     Reason,
+    /// To write rules that let it run.
+    Permit(Scope),
 }
 
 /// How often the rows at the end are drawn at most, while a reply streams.
@@ -189,6 +192,7 @@ impl Talk {
 
     pub(super) fn start(&mut self, run: Run) {
         self.status.took = None;
+        self.look_up_rules();
         let handle = run.handle();
         self.busy = Some(Busy { run, handle, since: Instant::now() });
     }
@@ -271,6 +275,11 @@ impl Talk {
     }
 
     fn ask(&mut self, question: &Question) {
+        // A rule may have been given since it was asked.
+        if let Some(busy) = self.busy.as_ref().filter(|_| self.desk.is_allowed(&question.call)) {
+            busy.handle.answer(question.call.id.clone(), question.digest.clone(), Answer::Approve);
+            return;
+        }
         self.questions.push_back(question.clone());
         if self.questions.len() == 1 {
             self.stash = self.editor.take();
@@ -320,9 +329,13 @@ impl Talk {
             Mode::Say | Mode::Decide => "› ",
             Mode::Edit => "arguments › ",
             Mode::Reason => "why not? › ",
+            Mode::Permit(Scope::Session) => "for this session › ",
+            Mode::Permit(Scope::Project) => "for this project › ",
         });
         let cursor = if self.mode == Mode::Decide {
-            let choices = fit(CHOICES, width.saturating_sub(2)).into_owned();
+            let room = width.saturating_sub(2);
+            let fits = [CHOICES, SHORT_CHOICES].into_iter().find(|choices| columns(choices) <= room);
+            let choices = fit(fits.unwrap_or(SHORTEST_CHOICES), room).into_owned();
             below.push(self.look.paint(ASKING, &choices));
             (0, columns(&choices) + 1)
         } else {
@@ -396,7 +409,11 @@ impl Talk {
     }
 }
 
-pub(super) const CHOICES: &str = "y once · a for this run · e edit · n no";
+pub(super) const CHOICES: &str = "y once · a this run · s this session · p this project · e edit · n no";
+
+/// The same, where there is less room.
+const SHORT_CHOICES: &str = "y once · a run · s session · p project · e edit · n no";
+const SHORTEST_CHOICES: &str = "y a s p e n (/help says more)";
 
 /// The next event of the run, if there is one.
 async fn next_of(busy: &mut Option<Busy>) -> Option<Event> {

@@ -89,7 +89,7 @@ fn explain(args: &Explain) -> Result<Exit, Problem> {
 }
 
 fn show(out: &mut impl io::Write, explained: &Explained, with_help: bool) -> io::Result<()> {
-    let Explained { key, value, from, overrides, help } = explained;
+    let Explained { key, value, from, overrides, also, help } = explained;
     match value {
         Some(value) => write!(out, "{BOLD}{key}{BOLD:#} = {}", line(value))?,
         None => write!(out, "{BOLD}{key}{BOLD:#}")?,
@@ -100,6 +100,9 @@ fn show(out: &mut impl io::Write, explained: &Explained, with_help: bool) -> io:
     }
     for overridden in overrides {
         writeln!(out, "    {DIM}instead of {}  {}{DIM:#}", line(&overridden.value), line(&overridden.from))?;
+    }
+    for further in also {
+        writeln!(out, "    {DIM}as well as {}  {}{DIM:#}", line(&further.value), line(&further.from))?;
     }
     if with_help && !help.is_empty() {
         writeln!(out, "    {help}")?;

@@ -63,7 +63,7 @@ fn demo(args: &DemoArgs) -> Result<Exit, Problem> {
     intro().map_err(|error| failed("standard output", &error))?;
     let exit = super::run::block_on(async |signals| {
         let output = Demo { progress: Progress::new(Box::new(anstream::stdout()), true), folder: &path };
-        Ok(super::run::follow(agent.prompt(PROMPT), Box::new(output), signals).await)
+        Ok(super::run::follow(agent.prompt(PROMPT), Box::new(output), signals, None).await)
     })?;
     if args.keep {
         let kept = folder.keep();

@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod generated;
 pub(crate) mod models;
+pub(crate) mod permissions;
 pub(crate) mod prompt;
 pub(crate) mod run;
 pub(crate) mod sessions;

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use terret::agent::machine::Limits;
+use terret::agent::machine::{Answer, Limits};
 use terret::agent::{Agent, Event, Run, SharedTool};
 use terret::llm::{Options, ToolCall, ToolSpec};
 use terret::store::Setup;
-use terret::tools::{Workspace, workspace_tools};
+use terret::tools::{RuleJudge, Workspace, workspace_tools};
 
 use crate::cassette::Cassette;
 use crate::chat;
@@ -22,7 +22,7 @@ use crate::exit::{Exit, Problem};
 use crate::model;
 use crate::output::{self, Output, Start, complain};
 use crate::output_schema::{Bare, Expected};
-use crate::permissions;
+use crate::permissions::{self, Permissions};
 use crate::prompt;
 use crate::sandbox;
 use crate::session::{self, Chosen, Interrupted, Opened};
@@ -83,7 +83,7 @@ async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, 
         return Err(no_prompt());
     }
     let session_setup = chosen.setup();
-    let Prepared { agent, skills, expected, setup } = tokio::select! {
+    let Prepared { agent, skills, expected, setup, judge, .. } = tokio::select! {
         biased;
         // A command may take its time to print a key.
         exit = signals.stop() => return Err(Problem::new(exit, exit.reason())),
@@ -131,7 +131,7 @@ async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, 
         Some(expected) => Box::new(Bare { expected, inner: output }),
         None => output,
     };
-    Ok(follow(run, output, signals).await)
+    Ok(follow(run, output, signals, Some((&judge, folder))).await)
 }
 
 /// Says what is gone on with, before anything happens.
@@ -202,7 +202,15 @@ fn in_runtime(program: impl AsyncFnOnce() -> Result<Exit, Problem>) -> Result<Ex
 }
 
 /// Follows a run to its end, and tells of it.
-pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>, signals: Signals) -> Exit {
+///
+/// With a judge of its calls, and the folder that they are in, a question that nobody can answer is told with what would
+/// spare it.
+pub(crate) async fn follow(
+    mut run: Run,
+    mut output: Box<dyn Output + '_>,
+    signals: Signals,
+    judge: Option<(&RuleJudge, &Path)>,
+) -> Exit {
     let handle = run.handle();
     tokio::spawn({
         let handle = handle.clone();
@@ -216,7 +224,13 @@ pub(crate) async fn follow(mut run: Run, mut output: Box<dyn Output + '_>, signa
             Some(event) if written.is_ok() => {
                 written = output.event(&event);
                 if let Event::Asked(question) = &event {
-                    handle.cancel(permissions::nobody_to_ask(question));
+                    match judge {
+                        // A rule was given since it was asked.
+                        Some((judge, _)) if permissions::is_allowed(judge, &question.call) => {
+                            handle.answer(question.call.id.clone(), question.digest.clone(), Answer::Approve);
+                        }
+                        _ => handle.cancel(permissions::nobody_to_ask(question, judge)),
+                    }
                 }
                 // Nobody reads any more, or the disk is full: going on would spend money for nothing.
                 if let Err(error) = &written {
@@ -266,6 +280,9 @@ pub(crate) struct Prepared {
     expected: Option<Expected>,
     /// What a later run that goes on with the session needs again.
     pub(crate) setup: Setup,
+    pub(crate) permissions: Permissions,
+    /// What judges its calls: its rules can change while it runs.
+    pub(crate) judge: RuleJudge,
 }
 
 pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
@@ -273,7 +290,11 @@ pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Pr
     let mut asked = model::asked(args, session, config);
     let model::Chosen { model, effort } =
         model::choose(&mut asked, args.api_key_file.as_deref(), cassette, config).await?;
-    let setup = Setup { folder: Some(folder.display().to_string()), ..model::without_secrets(&asked) };
+    let setup = Setup {
+        folder: Some(folder.display().to_string()),
+        rules: session.rules.clone(),
+        ..model::without_secrets(&asked)
+    };
     let Equipment { system, tools, context, expected, workspace } = equip(args, folder)?;
     sandbox::require(args, &tools)?;
     let mut options = Options::default();
@@ -299,14 +320,16 @@ pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Pr
         .spill(workspace.clone())
         .hooks(context.nested)
         .limits(limits(args));
-    let gate = permissions::gate(args, &workspace, &tools);
+    let permissions = Permissions::of(args, config, folder, &session.rules)?;
+    let judge = permissions.judge(&workspace, &tools);
+    let gate = judge.clone();
     agent = agent.gate(move |call: &ToolCall, arguments: &serde_json::Value| gate.judge(&call.name, arguments));
     agent = fallbacks.into_iter().fold(agent, |agent, model| agent.fallback(model));
     if let Some(expected) = &expected {
         agent = agent.hooks(expected.clone());
     }
     let agent = agent.build().map_err(|error| Problem::usage(error.to_string()))?;
-    Ok(Prepared { agent, skills: context.skills, expected, setup })
+    Ok(Prepared { agent, skills: context.skills, expected, setup, permissions, judge })
 }
 
 fn limits(args: &RunArgs) -> Limits {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::settings::NAME_A_MODEL;
+use super::settings::{ADD_UP, NAME_A_MODEL};
 use super::{Config, Entry, settings};
 
 /// What a key is set to, and why.
@@ -14,6 +14,9 @@ pub(crate) struct Explained {
     pub(crate) from: String,
     /// What it takes the place of, the strongest one first.
     pub(crate) overrides: Vec<Overridden>,
+    /// What holds as well, the nearest to the command line first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) also: Vec<Overridden>,
     #[serde(skip)]
     pub(crate) help: String,
 }
@@ -50,6 +53,7 @@ fn of_key(config: &Config, key: &str, default: Option<String>, help: String) -> 
         value: entry.shown.clone(),
         from: format!("{}, which is for another model", entry.origin),
     }));
+    let also = if ADD_UP.contains(&key) { std::mem::take(&mut overrides) } else { Vec::new() };
     let by_default = || "the default".to_owned();
     match used.first() {
         Some(entry) => {
@@ -59,10 +63,11 @@ fn of_key(config: &Config, key: &str, default: Option<String>, help: String) -> 
                 value: Some(entry.shown.clone()),
                 from: entry.origin.to_string(),
                 overrides,
+                also,
                 help,
             }
         }
-        None => Explained { key: key.into(), value: default, from: by_default(), overrides, help },
+        None => Explained { key: key.into(), value: default, from: by_default(), overrides, also, help },
     }
 }
 

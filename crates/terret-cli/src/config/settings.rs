@@ -31,6 +31,9 @@ const NO_SETTINGS: [&str; 13] = [
 /// The settings that say together who is asked: an address is only good for the model that it stands beside.
 pub(super) const NAME_A_MODEL: [&str; 3] = ["model", "base-url", "wire"];
 
+/// The settings of which all layers hold together: what somebody forbids, nobody nearer to the command line takes away.
+pub(super) const ADD_UP: [&str; 3] = ["allow", "ask", "deny"];
+
 /// What is there already for a provider: `TERRET_BASE_URL` is the address of `custom/…`, and each provider has its own.
 const WITHOUT_VARIABLE: [&str; 2] = ["base-url", "wire"];
 

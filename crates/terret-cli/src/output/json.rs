@@ -93,6 +93,7 @@ impl Output for StreamJson {
             Event::Queued(Queued { id, kind, message }) => print(&Line::Queued { id: *id, kind: *kind, message }),
             Event::Withdrawn(Queued { id, .. }) => print(&Line::Withdrawn { id: *id }),
             Event::Asked(Question { call, text, digest, .. }) => print(&Line::Asked { call, question: text, digest }),
+            Event::Approved { call } => print(&Line::Approved { call }),
             Event::ToolStarted { call } => print(&Line::ToolStart { call }),
             Event::ToolProgress { call_id, text } => print(&Line::ToolProgress { tool_call_id: call_id, text }),
             Event::ToolEnded { result } => match &**result {
@@ -104,7 +105,9 @@ impl Output for StreamJson {
                 _ => Ok(()),
             },
             Event::Interrupted => print(&Line::Interrupted),
+            Event::Halted { still_running } => print(&Line::Halted { still_running }),
             Event::Cancelled { reason } => print(&Line::Cancelled { reason }),
+            Event::Expired => print(&Line::Expired),
             _ => Ok(()),
         }
     }
@@ -194,6 +197,9 @@ enum Line<'a> {
         question: &'a str,
         digest: &'a str,
     },
+    Approved {
+        call: &'a Arc<ToolCall>,
+    },
     ToolStart {
         call: &'a Arc<ToolCall>,
     },
@@ -207,9 +213,14 @@ enum Line<'a> {
         is_error: bool,
     },
     Interrupted,
+    Halted {
+        #[serde(skip_serializing_if = "<[String]>::is_empty")]
+        still_running: &'a [String],
+    },
     Cancelled {
         reason: &'a str,
     },
+    Expired,
     Result(Box<ResultLine<'a>>),
 }
 
@@ -382,4 +393,30 @@ fn print_line(line: &str) -> io::Result<()> {
 
 fn to_line(line: &Line<'_>) -> io::Result<String> {
     Ok(clean_json(serde_json::to_string(&Versioned { v: VERSION, line })?))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Those that a run of the program comes by only where somebody answers, or interrupts.
+    #[test]
+    fn lines_for_what_people_do_are_as_the_schema_says() {
+        let schema = serde_json::from_str(include_str!("../../../../docs/events.schema.json")).unwrap();
+        let schema = jsonschema::draft202012::new(&schema).unwrap();
+        let call = Arc::new(ToolCall::new("c1", "bash", r#"{"command":"ls"}"#));
+        let call_json = json!({"id": "c1", "name": "bash", "arguments": {"command": "ls"}});
+        let ids = ["c1".to_owned()];
+        for (line, expected) in [
+            (Line::Approved { call: &call }, json!({"v": 1, "type": "approved", "call": call_json})),
+            (Line::Halted { still_running: &ids }, json!({"v": 1, "type": "halted", "stillRunning": ["c1"]})),
+            (Line::Halted { still_running: &[] }, json!({"v": 1, "type": "halted"})),
+        ] {
+            let line: Value = serde_json::from_str(&to_line(&line).unwrap()).unwrap();
+            assert_eq!(line, expected);
+            assert!(schema.is_valid(&line), "{line}");
+        }
+    }
 }

@@ -114,6 +114,12 @@ impl Seat {
         Pid::from_raw(pid).unwrap()
     }
 
+    /// Whether the shell still has a program under it.
+    fn is_at_work(&self) -> bool {
+        let path = format!("/proc/{0}/task/{0}/children", self.child.id());
+        fs::read_to_string(&path).is_ok_and(|children| !children.trim().is_empty())
+    }
+
     /// Waits for the end, and sees to it that the terminal is as it was.
     #[track_caller]
     fn exits(mut self, code: i32) -> Self {
@@ -386,4 +392,143 @@ fn a_dumb_terminal_is_written_to_line_by_line() {
 fn without_a_terminal_a_prompt_is_needed() {
     let ran = Terret::new().script([text("x")]).run().exits(2);
     assert!(ran.stderr.contains("no prompt"), "{}", ran.stderr);
+}
+
+fn bash(id: &str, command: &str) -> Value {
+    json!({"type": "toolCall", "id": id, "name": "bash", "arguments": {"command": command}})
+}
+
+/// A reply with these commands, in order.
+fn commands(list: &[(&str, &str)]) -> Value {
+    json!({"content": list.iter().map(|(id, command)| bash(id, command)).collect::<Vec<_>>()})
+}
+
+/// Somebody who is asked about everything, in a project of their own.
+fn asked(replies: impl IntoIterator<Item = Value>) -> Seat {
+    Seat::take(Terret::new().file(".git/HEAD", "").script(replies).args(["--permission-mode", "ask"]))
+}
+
+/// A further command line of the same person.
+fn beside(seat: &Seat) -> Terret {
+    Terret::of(seat.world.clone())
+}
+
+#[test]
+fn a_rule_for_the_session_holds_at_once_and_when_it_goes_on() {
+    let both = commands(&[("c1", "touch a"), ("c2", "touch a; ls")]);
+    let seat = asked([both, commands(&[("c3", "touch b")]), commands(&[("c4", "touch a")]), text("Done.")]);
+    seat.sees("/help").types("go").types(ENTER).sees("y once").types("s").sees("for this session › bash(touch a)");
+    // The other question that the rule covers is answered with it, and a later one that it doesn't cover is asked.
+    seat.types(ENTER).sees("allowed in this session: bash(touch a)").sees("touch b").sees("y once");
+    seat.types("n").sees("why not?").types(ENTER).sees("Done.");
+    seat.types("/permissions").types(ENTER).sees("1  allow  bash(touch a)  this session").types(CTRL_D);
+    let seat = seat.exits(0);
+    let results: Vec<bool> = seat
+        .transcript()
+        .iter()
+        .filter(|message| message["role"] == "toolResult")
+        .map(|result| result["isError"] == true)
+        .collect();
+    assert_eq!(results, [false, false, true, false]);
+
+    let on = |args: &[&str]| {
+        let terret = beside(&seat).script([commands(&[("d1", "touch a")]), text("Again.")]);
+        terret.args(["-p", "on", "--permission-mode", "ask"]).args(args).run().code()
+    };
+    assert_eq!(on(&["-c", "--fork"]), 5, "a copy has no rules");
+    let id = sessions(&seat.world).list().unwrap().last().unwrap().id.to_string();
+    assert_eq!((on(&["-r", &id]), on(&[])), (0, 5));
+}
+
+#[test]
+fn a_rule_for_the_project_holds_in_other_sessions_until_it_is_revoked() {
+    let go = |id: &str| commands(&[(id, "touch a")]);
+    let seat = asked([go("c1"), text("Done."), go("c2"), text("Twice."), go("c3"), text("Thrice.")]);
+    seat.sees("/help").types("go").types(ENTER).sees("y once").types("p").sees("for this project › bash(touch a)");
+    // A rule that is none, and one that is about something else, are refused, and nothing is lost.
+    seat.types("\u{7f}").types(ENTER).sees("the closing parenthesis is missing").sees("› bash(touch a");
+    seat.types("\u{7f}b)").types(ENTER).sees("this doesn't cover the call").sees("› bash(touch b)");
+    seat.types("\u{7f}\u{7f}*)").types(ENTER).sees("allowed in this project: bash(touch *)").sees("Done.");
+    let ran = beside(&seat).script([commands(&[("d1", "touch other")]), text("x")]);
+    ran.args(["-p", "x", "--permission-mode", "ask"]).run().exits(0);
+
+    // It holds no more for the next call.
+    seat.types("/permissions revoke bash(tuoch *)").types(ENTER).sees("did you mean bash(touch *)?").types("\u{15}");
+    seat.types("/permissions revoke 1").types(ENTER).sees("revoked: allow bash(touch *) (project)");
+    seat.types("go").types(ENTER).sees("y once").types("y").sees("Twice.");
+    // What another program gives holds from the next prompt on.
+    beside(&seat).args(["permissions", "allow", "bash(touch *)"]).run().exits(0);
+    seat.types("go").types(ENTER).sees("Thrice.").types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn a_rule_that_is_given_after_a_crash_answers_what_was_asked_before_it() {
+    let in_lines = |seat: &Seat| {
+        let terret = beside(seat).script([text("Done.")]).args(["-c", "-p", "--json", "--permission-mode", "ask"]);
+        terret.run()
+    };
+    for (rule, code) in [("bash(touch a)", 0), ("bash(touch b)", 5)] {
+        let seat = asked([commands(&[("c1", "touch a")]), text("x")]);
+        seat.sees("/help").types("go").types(ENTER).sees("y once");
+        kill_process(seat.program(), Signal::KILL).unwrap();
+        eventually(|| (!seat.is_at_work()).then_some(()));
+        beside(&seat).args(["permissions", "allow", rule]).run().exits(0);
+        let ran = in_lines(&seat).exits(code);
+        assert_eq!(ran.of_type("approved").len(), usize::from(code == 0), "{}", ran.stdout);
+        assert_eq!(ran.path("a").exists(), code == 0);
+    }
+    let seat = asked([commands(&[("c1", "touch a")]), text("x")]);
+    seat.sees("/help").types("go").types(ENTER).sees("y once");
+    kill_process(seat.program(), Signal::KILL).unwrap();
+    eventually(|| (!seat.is_at_work()).then_some(()));
+    beside(&seat).args(["permissions", "allow", "bash(touch a)"]).run().exits(0);
+    let again = Seat::take(beside(&seat).script([text("Done.")]).args(["-c", "--permission-mode", "ask"]));
+    again.sees("Done.").types(CTRL_D);
+    again.exits(0);
+}
+
+#[test]
+fn what_a_rule_asks_about_can_not_be_allowed_for_longer() {
+    let terret = Terret::new().script([commands(&[("c1", "touch a")]), text("Done.")]).args(["--ask", "bash(touch *)"]);
+    let seat = Seat::take(terret);
+    seat.sees("/help").types("go").types(ENTER).sees("y once").types("s");
+    seat.sees("bash(touch *) (--ask) asks about it, whatever is allowed").types("y").sees("Done.").types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn a_call_that_only_a_wide_rule_covers_says_so_and_several_commands_get_a_rule_each() {
+    let wide = commands(&[("c1", "for f in a b; do touch $f; done")]);
+    let seat = asked([wide, commands(&[("c2", "touch a && touch b")]), commands(&[("c3", "touch b")]), text("Done.")]);
+    seat.sees("/help").types("go").types(ENTER).sees("y once").types("s").sees("every call of bash").types(ESC);
+    seat.sees("y once").types("y").sees("touch a && touch b").sees("y once").types("s");
+    seat.sees("bash(touch a)").sees("bash(touch b)").types(ENTER).sees("Done.");
+    // Rules can be given by name, too, and a denial wins.
+    seat.types("/permissions deny bash(rm").types(ENTER).sees("closing").types(" *)").types(ENTER);
+    seat.sees("deny in this session: bash(rm *)").types("/permissions").types(ENTER).sees("3  deny   bash(rm *)");
+    seat.types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn rules_of_a_session_that_is_not_kept_hold_as_long_as_it_does() {
+    let go = |id: &str| commands(&[(id, "touch a")]);
+    let terret = Terret::new().script([go("c1"), text("Done."), go("c2"), text("Twice.")]);
+    let seat = Seat::take(terret.args(["--permission-mode", "ask", "--no-session"]));
+    seat.sees("/help").types("go").types(ENTER).sees("y once").types("s").sees("session ›").types(ENTER).sees("Done.");
+    seat.types("go").types(ENTER).sees("Twice.").types("/clear").types(ENTER).sees("a new session");
+    seat.types("/permissions").types(ENTER).sees("no rules; permission mode ask").types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn a_dumb_terminal_takes_a_rule_on_a_line() {
+    let terret = Terret::new().script([commands(&[("c1", "touch a")]), text("Done.")]).env("TERM", "dumb");
+    let seat = Seat::take(terret.args(["--permission-mode", "ask"]));
+    seat.sees("/help").types("go\n").sees("y once").types("p\n").sees("the rule; nothing takes bash(touch a)");
+    seat.types("-\n").until("the choices again", |screen| screen.matches("y once").count() == 2).types("p\n");
+    seat.types("bash(touch b)\n").sees("this doesn't cover the call").types("\n").sees("allowed in this project");
+    seat.sees("Done.").types(CTRL_D);
+    seat.exits(0);
 }

@@ -266,8 +266,21 @@ fn it_says_where_the_files_are() {
 }
 
 /// The flags that say which run it is, rather than how it is done; and a key, which each provider has for itself.
-const NO_SETTINGS: [&str; 11] =
-    ["api-key-file", "continue", "resume", "fork", "session-id", "print", "json", "cd", "set", "help", "version"];
+const NO_SETTINGS: [&str; 13] = [
+    "api-key-file",
+    "continue",
+    "resume",
+    "fork",
+    "session-id",
+    "print",
+    "json",
+    "cd",
+    "set",
+    "record",
+    "replay",
+    "help",
+    "version",
+];
 
 #[test]
 fn every_flag_of_a_run_is_a_setting_that_the_documentation_lists() {

@@ -268,6 +268,7 @@ fn a_reply_that_can_not_be_worked_with_fails_the_run() {
 fn a_run_whose_time_is_up_is_stopped() {
     let reply = calls([call("c1", "bash", json!({"command": "touch before; sleep 600; touch after"}))]);
     let ran = Terret::scripted([reply]).args(["--json", "--timeout", "1s"]).run().exits(6);
+    assert_eq!(ran.of_type("expired").len(), 1);
     assert_eq!(ran.result()["error"]["kind"], "time");
     assert!(ran.path("before").exists() && !ran.path("after").exists());
 }

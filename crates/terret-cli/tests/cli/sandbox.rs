@@ -49,6 +49,28 @@ fn kept_keys_are_nobodys_business_wherever_they_are_kept() {
 }
 
 #[test]
+fn what_the_user_has_decided_stays_so_also_where_it_lies_in_the_folder_that_is_worked_in() {
+    let files = ["config.toml", "permissions.json", "trust.json"];
+    for (home, is_there) in [(".ours", true), (".ours", false), ("deep/ours", true)] {
+        let commands = files.map(|name| format!("mkdir -p {home}; echo evil > {home}/{name}; mv {home} moved; true"));
+        let call = |n: usize, tool: &str, arguments: Value| json!({"type": "toolCall", "id": format!("{tool}{n}"), "name": tool, "arguments": arguments});
+        let bash = commands.iter().enumerate().map(|(n, command)| call(n, "bash", json!({"command": command})));
+        let path = |name: &str| format!("{home}/{name}");
+        let write = |(n, name): (usize, &&str)| call(n, "write", json!({"path": path(name), "content": "evil"}));
+        let calls: Vec<Value> = bash.chain(files.iter().enumerate().map(write)).collect();
+        let mut terret = Terret::scripted([json!({"content": calls}), json!({"text": "Done."})]);
+        if is_there {
+            terret = terret.file(&path("config.toml"), "").file(&path("trust.json"), "{\"trusted\": {}}");
+        }
+        let ran = terret.args(["--json"]).env("TERRET_HOME", home).run().exits(0);
+        for name in files {
+            let content = std::fs::read_to_string(ran.path(&path(name))).unwrap_or_default();
+            assert!(!content.contains("evil"), "{home} {is_there} {name}: {}", ran.stdout);
+        }
+    }
+}
+
+#[test]
 fn full_says_in_words_that_there_is_no_sandbox() {
     let ran = running("echo out > ../made").args(["--permission-mode", "full"]).run().exits(0);
     assert!(ran.path("../made").exists());

@@ -7,7 +7,7 @@ use terret_agent::machine::Verdict;
 use terret_agent::{EffectClass, SharedTool};
 
 use super::reading::only_reads;
-use super::script::{Command, Script};
+use super::script::Script;
 use super::{Decision, Rule, Rules};
 use crate::workspace::Workspace;
 
@@ -47,8 +47,32 @@ struct Inner {
     unmatched: Unmatched,
 }
 
+/// What is done about a call, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Judgement {
+    /// What is done.
+    pub decision: Decision,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why something is done about a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Why {
+    /// The rule that forbids it or asks about it, or those that permit it: several, for several commands.
+    Rules(Vec<Rule>),
+    /// It only reads.
+    Reads,
+    /// It is a command line that can't be read, and rules forbid some or ask about some.
+    Unreadable,
+    /// No rule is about it: [`Unmatched`] says what is done.
+    Unmatched,
+}
+
 /// What a call is about.
-enum Subject {
+pub(super) enum Subject {
     /// A command line; nothing if it can't be read.
     Script(Option<Script>),
     /// The path as it is written, and where it leads.
@@ -75,27 +99,55 @@ impl RuleJudge {
         change(&mut self.0.rules.write().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// A judge of the same workspace that goes by other rules.
+    pub fn with(&self, rules: Rules) -> Self {
+        let Inner { root, reading, unmatched, .. } = &*self.0;
+        let (root, reading, unmatched) = (root.clone(), reading.clone(), *unmatched);
+        Self(Arc::new(Inner { root, reading, rules: RwLock::new(rules), unmatched }))
+    }
+
     /// What is done about a call.
     pub fn judge(&self, tool: &str, arguments: &Value) -> Verdict {
+        let Judgement { decision, why } = self.explain(tool, arguments);
+        match (decision, why) {
+            (Decision::Allow, _) => Verdict::Allow,
+            (Decision::Ask, _) => Verdict::Ask { question: question(tool, arguments) },
+            (Decision::Deny, Why::Rules(rules)) => {
+                let rules: Vec<String> = rules.iter().map(Rule::to_string).collect();
+                Verdict::Deny { reason: format!("a rule forbids it: {}", rules.join(", ")) }
+            }
+            (Decision::Deny, _) => {
+                Verdict::Deny { reason: format!("{tool} may only look at things here (read-only), and this does more") }
+            }
+        }
+    }
+
+    /// What is done about a call, and why.
+    pub fn explain(&self, tool: &str, arguments: &Value) -> Judgement {
         let subject = self.subject(tool, arguments);
         let rules = self.0.rules.read().unwrap_or_else(PoisonError::into_inner);
         let about = |decision| rules.of(decision).filter(|rule| rule.is_about(tool));
+        let judged = |decision, why| Judgement { decision, why };
         if let Some(rule) = about(Decision::Deny).find(|rule| self.touches(rule, &subject)) {
-            return Verdict::Deny { reason: format!("a rule forbids it: {rule}") };
+            return judged(Decision::Deny, Why::Rules(vec![rule.clone()]));
+        }
+        if let Some(rule) = about(Decision::Ask).find(|rule| self.touches(rule, &subject)) {
+            return judged(Decision::Ask, Why::Rules(vec![rule.clone()]));
         }
         let restricted = about(Decision::Deny).chain(about(Decision::Ask)).any(|rule| !rule.is_general());
-        let unreadable = matches!(subject, Subject::Script(None));
-        if about(Decision::Ask).any(|rule| self.touches(rule, &subject)) || (unreadable && restricted) {
-            return Verdict::Ask { question: question(tool, arguments) };
+        if matches!(subject, Subject::Script(None)) && restricted {
+            return judged(Decision::Ask, Why::Unreadable);
         }
-        if self.is_permitted(tool, &subject, &about(Decision::Allow).collect::<Vec<_>>()) {
-            return Verdict::Allow;
-        }
-        match self.0.unmatched {
-            Unmatched::Allow => Verdict::Allow,
-            Unmatched::Ask => Verdict::Ask { question: question(tool, arguments) },
-            Unmatched::Deny => {
-                Verdict::Deny { reason: format!("{tool} may only look at things here (read-only), and this does more") }
+        match self.permitting(tool, &subject, &about(Decision::Allow).collect::<Vec<_>>()) {
+            Some(by) if by.is_empty() => judged(Decision::Allow, Why::Reads),
+            Some(by) => judged(Decision::Allow, Why::Rules(by.into_iter().cloned().collect())),
+            None => {
+                let decision = match self.0.unmatched {
+                    Unmatched::Allow => Decision::Allow,
+                    Unmatched::Ask => Decision::Ask,
+                    Unmatched::Deny => Decision::Deny,
+                };
+                judged(decision, Why::Unmatched)
             }
         }
     }
@@ -113,26 +165,34 @@ impl RuleJudge {
             }
     }
 
-    /// Whether everything in a call is permitted, or only reads.
-    fn is_permitted(&self, tool: &str, subject: &Subject, allow: &[&Rule]) -> bool {
-        if self.0.reading.contains(tool) || allow.iter().any(|rule| rule.is_general()) {
-            return true;
+    /// The rules by which everything in a call is permitted: none of them where it only reads.
+    fn permitting<'r>(&self, tool: &str, subject: &Subject, allow: &[&'r Rule]) -> Option<Vec<&'r Rule>> {
+        if self.0.reading.contains(tool) {
+            return Some(Vec::new());
+        }
+        if let Some(rule) = allow.iter().find(|rule| rule.is_general()) {
+            return Some(vec![rule]);
         }
         match subject {
-            Subject::Script(None) | Subject::Other => false,
+            Subject::Script(None) | Subject::Other => None,
             Subject::Script(Some(script)) => {
-                let permitted = |command: &Command| {
-                    only_reads(command) || allow.iter().any(|rule| rule.matches_command(command, false))
-                };
-                script.is_plain && script.commands.iter().all(permitted)
+                let mut by = Vec::new();
+                for command in script.commands.iter().filter(|command| !only_reads(command)) {
+                    let rule = allow.iter().find(|rule| rule.matches_command(command, false))?;
+                    if !by.contains(rule) {
+                        by.push(*rule);
+                    }
+                }
+                script.is_plain.then_some(by)
             }
             Subject::Paths(paths) => {
-                allow.iter().any(|rule| paths.iter().all(|path| rule.matches_path(path, &self.0.root)))
+                let matches = |rule: &&&Rule| paths.iter().all(|path| rule.matches_path(path, &self.0.root));
+                allow.iter().find(matches).map(|rule| vec![*rule])
             }
         }
     }
 
-    fn subject(&self, tool: &str, arguments: &Value) -> Subject {
+    pub(super) fn subject(&self, tool: &str, arguments: &Value) -> Subject {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         match (tool, text("command"), text("path")) {
             ("bash", command, _) => Subject::Script(command.and_then(Script::read)),

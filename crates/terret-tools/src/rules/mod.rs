@@ -11,17 +11,21 @@
 //! Rules save questions and catch mistakes. They are no boundary: who can run `make` can run anything. The sandbox is one.
 
 mod judge;
+mod narrow;
 mod reading;
 mod rule;
 mod script;
 
 use std::fmt;
 
-pub use judge::{RuleJudge, Unmatched};
+use serde::{Deserialize, Serialize};
+
+pub use judge::{Judgement, RuleJudge, Unmatched, Why};
 pub use rule::{Rule, RuleError};
 
 /// What is done about the calls that a rule matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Decision {
     /// They run.
     Allow,
@@ -32,7 +36,10 @@ pub enum Decision {
 }
 
 /// Rules, and what is done about the calls that each of them matches.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// In JSON, they are lists of texts: `{"allow": ["bash(cargo test *)"], "ask": [], "deny": ["read(.env)"]}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Lists", into = "Lists")]
 pub struct Rules(Vec<(Decision, Rule)>);
 
 impl Rules {
@@ -47,6 +54,16 @@ impl Rules {
         if !self.0.contains(&entry) {
             self.0.push(entry);
         }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Keeps only what this says yes to.
+    pub fn retain(&mut self, keep: impl FnMut(&(Decision, Rule)) -> bool) {
+        self.0.retain(keep);
     }
 
     /// Takes a rule back, whatever it decides. False if it isn't there.
@@ -66,9 +83,40 @@ impl Rules {
     }
 }
 
+impl FromIterator<(Decision, Rule)> for Rules {
+    fn from_iter<I: IntoIterator<Item = (Decision, Rule)>>(entries: I) -> Self {
+        let mut rules = Self::new();
+        entries.into_iter().for_each(|(decision, rule)| rules.add(decision, rule));
+        rules
+    }
+}
+
+/// Rules as they are written.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Lists {
+    allow: Vec<Rule>,
+    ask: Vec<Rule>,
+    deny: Vec<Rule>,
+}
+
+impl From<Lists> for Rules {
+    fn from(Lists { allow, ask, deny }: Lists) -> Self {
+        let lists = [(Decision::Allow, allow), (Decision::Ask, ask), (Decision::Deny, deny)];
+        lists.into_iter().flat_map(|(decision, rules)| rules.into_iter().map(move |rule| (decision, rule))).collect()
+    }
+}
+
+impl From<Rules> for Lists {
+    fn from(rules: Rules) -> Self {
+        let list = |decision| rules.of(decision).cloned().collect();
+        Self { allow: list(Decision::Allow), ask: list(Decision::Ask), deny: list(Decision::Deny) }
+    }
+}
+
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
             Decision::Allow => "allow",
             Decision::Ask => "ask",
             Decision::Deny => "deny",

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use globset::{Glob, GlobMatcher};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::script::{Command, Word};
 
@@ -28,6 +29,8 @@ pub struct Rule {
     /// Nothing stands for all of them.
     tool: Option<String>,
     pattern: Option<Pattern>,
+    /// Where relative patterns are counted from; the workspace's root without it.
+    from: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -74,7 +77,7 @@ impl FromStr for Rule {
                 Some(Pattern::Path(pattern.to_owned()))
             }
         };
-        Ok(Self { text: text.to_owned(), tool, pattern })
+        Ok(Self { text: text.to_owned(), tool, pattern, from: None })
     }
 }
 
@@ -90,13 +93,24 @@ fn command(pattern: &str) -> Result<Pattern, globset::Error> {
 }
 
 impl Rule {
+    /// The same rule, with relative patterns of paths counted from this folder instead of the workspace's root.
+    #[must_use]
+    pub fn from_folder(self, folder: impl Into<PathBuf>) -> Self {
+        Self { from: Some(folder.into()), ..self }
+    }
+
+    /// The tool that it is about; nothing for all of them.
+    pub fn tool(&self) -> Option<&str> {
+        self.tool.as_deref()
+    }
+
     /// Whether it is about this tool, whatever it is called with.
     pub(super) fn is_about(&self, tool: &str) -> bool {
         self.tool.as_deref().is_none_or(|it| it == tool)
     }
 
     /// Whether it is about every call of its tool.
-    pub(super) fn is_general(&self) -> bool {
+    pub fn is_general(&self) -> bool {
         self.pattern.is_none()
     }
 
@@ -121,7 +135,7 @@ impl Rule {
     /// Whether it matches a path, given as an absolute one. Relative patterns are from the root.
     pub(super) fn matches_path(&self, path: &Path, root: &Path) -> bool {
         let Some(Pattern::Path(pattern)) = &self.pattern else { return self.is_general() };
-        let Ok(matcher) = matcher(pattern, root) else { return false };
+        let Ok(matcher) = matcher(pattern, self.from.as_deref().unwrap_or(root)) else { return false };
         path.starts_with(matcher.path()) && matcher.matched_path_or_any_parents(path, false).is_ignore()
     }
 }
@@ -143,7 +157,7 @@ fn matcher(pattern: &str, root: &Path) -> Result<Gitignore, ignore::Error> {
 
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        (&self.text, &self.from) == (&other.text, &other.from)
     }
 }
 
@@ -152,6 +166,18 @@ impl Eq for Rule {}
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl Serialize for Rule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -193,6 +219,9 @@ mod tests {
         assert!(matches("*.pem", "/project/keys/a.pem"));
         assert!(matches("/etc/**", "/etc/passwd") && !matches("/etc/**", "/project/etc/passwd"));
         assert!(matches("secrets/", "/project/secrets/a/b"));
+        let above = rule("write(src/**)").from_folder("/project");
+        assert!(above.matches_path(Path::new("/project/src/a.rs"), Path::new("/project/part")));
+        assert!(!above.matches_path(Path::new("/project/part/src/a.rs"), Path::new("/project/part")));
     }
 
     #[test]

@@ -95,7 +95,8 @@ impl View {
         let covers: Vec<&Path> = covers.collect();
         Self {
             directory: workspace.root().to_owned(),
-            read_only: existing(read_only.cloned()),
+            // Elsewhere, it would bring to light what isn't seen.
+            read_only: existing(read_only.filter(|path| writable.iter().any(|seen| path.starts_with(seen))).cloned()),
             readable: outermost(&readable, &covers),
             hidden,
             writable,

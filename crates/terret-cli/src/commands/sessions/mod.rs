@@ -73,7 +73,8 @@ pub(crate) fn run(command: Sessions) -> ExitCode {
     }))
 }
 
-fn find(journal: &SqliteJournal, meant: &str) -> Result<SessionInfo, Problem> {
+/// The session that is meant by an ID, the start of it, or a name.
+pub(crate) fn find(journal: &SqliteJournal, meant: &str) -> Result<SessionInfo, Problem> {
     journal.find(meant).map_err(|error| match error {
         StoreError::Unknown { .. } => Problem::usage(format!("{error}; `terret sessions list` shows those that are")),
         StoreError::Ambiguous { .. } => Problem::usage(error.to_string()),

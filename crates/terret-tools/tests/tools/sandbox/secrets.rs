@@ -137,3 +137,16 @@ async fn what_is_hidden_in_the_workspace_is_hidden_from_file_tools_and_commands(
         }
     }
 }
+
+#[tokio::test]
+async fn what_must_stay_as_it_is_elsewhere_does_not_come_to_light() {
+    for level in levels() {
+        let arena = Arena::with(Some(level), |workspace, _, around| {
+            std::fs::create_dir(around.join("elsewhere")).unwrap();
+            std::fs::write(around.join("elsewhere/key"), SECRET).unwrap();
+            workspace.read_only(around.join("elsewhere")).unwrap()
+        });
+        let answer = arena.run("cat ../elsewhere/key; echo text > other && cat other").await.text;
+        assert!(!answer.contains(SECRET) && answer.contains("text"), "on {level:?}: {answer}");
+    }
+}
