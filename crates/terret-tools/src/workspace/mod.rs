@@ -237,13 +237,22 @@ impl Workspace {
     }
 
     /// Whether a real path is a secret. What is permitted further down, or is the workspace itself, is none.
-    fn is_hidden(&self, real: &Path) -> bool {
+    pub(crate) fn is_hidden(&self, real: &Path) -> bool {
         let places = &*self.0;
-        let permitted = || std::iter::once(&places.root).chain(&places.readable).chain(&places.writable);
         let is_permitted =
-            |hidden: &PathBuf| permitted().any(|path| path.starts_with(hidden) && real.starts_with(path));
+            |hidden: &PathBuf| self.permitted().any(|path| path.starts_with(hidden) && real.starts_with(path));
         let mut hidden = places.secrets.iter().chain(&places.hidden);
         places.profile != Profile::Full && hidden.any(|hidden| real.starts_with(hidden) && !is_permitted(hidden))
+    }
+
+    /// Whether a real path isn't hidden, or something beneath it isn't.
+    pub(crate) fn shows_beneath(&self, real: &Path) -> bool {
+        !self.is_hidden(real) || self.permitted().any(|path| path.starts_with(real))
+    }
+
+    /// The places that somebody named.
+    fn permitted(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.0.root).chain(&self.0.readable).chain(&self.0.writable)
     }
 
     fn outside(&self, path: &str, access: Access) -> PathError {

@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+#[cfg(target_os = "linux")]
+use rustix::fs::ResolveFlags;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -24,8 +26,15 @@ pub(crate) struct Entry {
     pub(crate) target: Option<OsString>,
 }
 
+/// Without NONBLOCK, opening a pipe would wait for its other end.
+const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
 /// Opens a regular file for reading. A pipe or a device is refused instead of waited for.
 pub(crate) fn open_file(located: &Located) -> Result<File, PathError> {
+    if let Some(opened) = open_without_links(&located.real) {
+        return regular_file(opened, &located.shown);
+    }
     let fail = |error| PathError::from_io(&located.shown, error);
     let (Some(parent), Some(name)) = (located.real.parent(), located.real.file_name()) else {
         return Err(PathError::IsDirectory { path: located.shown.clone() });
@@ -36,10 +45,27 @@ pub(crate) fn open_file(located: &Located) -> Result<File, PathError> {
 
 /// Opens a regular file of an open directory for reading.
 pub(super) fn open_file_at(parent: &OwnedFd, name: &OsStr, shown: &str) -> Result<File, PathError> {
-    // Without NONBLOCK, opening a pipe would wait for its other end.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    regular_file(rustix::fs::openat(parent, name, READ, Mode::empty()), shown)
+}
+
+/// Has the kernel do in one call what [`open_directory`] does step by step. `None` where it can't: before Linux 5.6, and
+/// in containers that refuse calls that they don't know.
+#[cfg(target_os = "linux")]
+fn open_without_links(real: &Path) -> Option<Result<OwnedFd, Errno>> {
+    match rustix::fs::openat2(CWD, real, READ, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::NOSYS | Errno::PERM) => None,
+        opened => Some(opened),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_without_links(_: &Path) -> Option<Result<OwnedFd, Errno>> {
+    None
+}
+
+fn regular_file(opened: Result<OwnedFd, Errno>, shown: &str) -> Result<File, PathError> {
     let special = |kind| PathError::Special { path: shown.to_owned(), kind };
-    let file = match rustix::fs::openat(parent, name, flags, Mode::empty()) {
+    let file = match opened {
         Ok(file) => file,
         Err(Errno::LOOP) => return Err(PathError::Changed { path: shown.to_owned() }),
         Err(Errno::NXIO) => return Err(special("a socket or a device")),

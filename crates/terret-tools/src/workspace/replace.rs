@@ -27,7 +27,8 @@ pub(crate) struct Existing {
 impl Existing {
     /// The whole content, or `None` if it has more than `limit` bytes.
     pub(crate) fn read(&self, limit: usize) -> Result<Option<Vec<u8>>, PathError> {
-        let mut bytes = Vec::new();
+        let expected = usize::try_from(self.metadata.len()).unwrap_or(usize::MAX).min(limit);
+        let mut bytes = Vec::with_capacity(expected + 1);
         let read = (&self.file).take(limit as u64 + 1).read_to_end(&mut bytes);
         read.map_err(|error| PathError::from_io(&self.shown, error))?;
         Ok((bytes.len() <= limit).then_some(bytes))
