@@ -12,7 +12,7 @@ use terret::store::{GivenRules, Reading, SessionInfo, Setup, SqliteJournal, Stor
 
 use crate::cli::RunArgs;
 use crate::exit::{Exit, Problem};
-use crate::output::{self, Table};
+use crate::output::{self, Patience, Table, patiently};
 use crate::places;
 
 /// The session that was asked for. Nothing of it is made or changed yet.
@@ -61,6 +61,9 @@ pub(crate) struct Interrupted {
     /// What it had cost when it was interrupted.
     pub(crate) cost: Money,
 }
+
+/// What is said while lists take their time.
+pub(crate) const READING: &str = "reading the sessions";
 
 /// Finds out which session is meant. Asks on a terminal, if need be.
 pub(crate) fn choose(args: &mut RunArgs) -> Result<Chosen, Problem> {
@@ -117,7 +120,7 @@ fn unknown(error: &StoreError, meant: &str) -> Problem {
 /// The session of a folder that was last added to.
 fn last(journal: &SqliteJournal, folder: &Path) -> Result<SessionInfo, Problem> {
     let here = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let infos = journal.list().map_err(|error| failed(&error))?;
+    let infos = patiently(READING, || journal.list()).map_err(|error| failed(&error))?;
     infos.into_iter().find(|info| is_of(info, &here)).ok_or_else(|| {
         Problem::usage(format!(
             "there is no session in {} yet; `terret sessions list` shows those of other folders, and -r ID goes on with one",
@@ -139,7 +142,7 @@ fn pick(journal: &SqliteJournal) -> Result<SessionInfo, Problem> {
              with the last one of this folder",
         ));
     }
-    let infos = journal.list().map_err(|error| failed(&error))?;
+    let infos = patiently(READING, || journal.list()).map_err(|error| failed(&error))?;
     let here = Path::new(".").canonicalize().unwrap_or_default();
     let some_here = infos.iter().any(|info| is_of(info, &here));
     let table = Table::of(&infos).only(|info| !some_here || is_of(info, &here)).first(MOST).numbered();
@@ -197,7 +200,9 @@ impl Chosen {
                 (journal, id)
             }
         };
+        let opening = matches!(self, Chosen::Old { .. }).then(|| Patience::new("opening the session"));
         let session = agent.open(Arc::new(journal.clone()), id.clone()).await.map_err(refused)?;
+        drop(opening);
         if !matches!(self, Chosen::Old { info, .. } if info.setup == *setup) {
             self.set_up(id, setup)?;
         }

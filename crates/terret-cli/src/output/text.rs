@@ -9,7 +9,7 @@ use terret::agent::machine::{Failure, Outcome, Recovery};
 use terret::agent::{Event, Report};
 use terret::llm::{Block, BlockKind, Content, Message, StopReason, StreamEvent, ToolCall, ToolResultMessage};
 
-use super::{Output, Start, clean, complain};
+use super::{Output, Patience, Start, clean, complain};
 
 /// `--output-format text`: the result on standard output, progress on standard error.
 pub(crate) struct Text {
@@ -18,6 +18,10 @@ pub(crate) struct Text {
     /// The session, if a later run can go on with it.
     session: Option<String>,
     stop_reason: Option<StopReason>,
+    /// What is waited for.
+    waiting: Option<Patience>,
+    /// How many tools run.
+    running: usize,
 }
 
 impl Text {
@@ -26,7 +30,7 @@ impl Text {
         let live = io::stdout().is_terminal() && io::stderr().is_terminal();
         let progress = Progress::new(Box::new(anstream::stderr()), live);
         let session = start.kept.then(|| start.session.clone());
-        Self { progress, priced: start.priced, session, stop_reason: None }
+        Self { progress, priced: start.priced, session, stop_reason: None, waiting: None, running: 0 }
     }
 }
 
@@ -37,12 +41,22 @@ impl Output for Text {
         {
             self.stop_reason = Some(reply.stop_reason);
         }
+        // What is shown takes the place of what was waited for.
+        if self.progress.shows(event) {
+            self.waiting = None;
+        }
         let shown = self.progress.event(event);
+        if let Some(what) = self.waits_for(event) {
+            // One at a time has the line.
+            self.waiting = None;
+            self.waiting = Some(Patience::new(what));
+        }
         // A log that nobody keeps is no reason to stop. A terminal that is gone is one.
         if self.progress.live { shown } else { Ok(()) }
     }
 
     fn ended(&mut self, report: &Report, took: Duration) -> io::Result<()> {
+        self.waiting = None;
         let shown = self.progress.end_line();
         if let Some(text) = &report.text
             && !self.progress.live
@@ -72,6 +86,28 @@ impl Output for Text {
         }
         let summed_up = writeln!(self.progress.out, "{DIM}{summary}{DIM:#}");
         if self.progress.live { shown.and(summed_up) } else { Ok(()) }
+    }
+}
+
+impl Text {
+    /// What may take its time from this event on.
+    fn waits_for(&mut self, event: &Event) -> Option<String> {
+        match event {
+            Event::ModelCalled { .. } => Some("waiting for the model".into()),
+            Event::Delta { event: StreamEvent::BlockStart { kind: BlockKind::ToolCall { name, .. }, .. }, .. } => {
+                Some(format!("the model writes a call of {}", clean(name)))
+            }
+            Event::CompactionStarted { .. } => Some("summarising".into()),
+            Event::ToolStarted { call } => {
+                self.running += 1;
+                Some(format!("{} is at work", clean(&call.name)))
+            }
+            Event::ToolEnded { .. } => {
+                self.running = self.running.saturating_sub(1);
+                (self.running > 0).then(|| "tools are at work".into())
+            }
+            _ => None,
+        }
     }
 }
 
@@ -134,6 +170,16 @@ impl Showing {
 impl Progress {
     pub(crate) fn new(out: Box<dyn Write>, live: bool) -> Self {
         Self { out, live, in_line: false, showing: Showing::Nothing, seen: (0, 0), lagged: false }
+    }
+
+    /// Whether anything is written for an event.
+    fn shows(&self, event: &Event) -> bool {
+        match event {
+            Event::Delta { event: StreamEvent::BlockDelta { .. }, .. } => self.live && self.showing != Showing::Nothing,
+            Event::Delta { event: StreamEvent::BlockStart { .. } | StreamEvent::BlockEnd { .. }, .. } => self.live,
+            Event::Delta { .. } | Event::ModelCalled { .. } => false,
+            _ => true,
+        }
     }
 
     pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
