@@ -64,9 +64,11 @@ fn read_file(
         file => file?,
     };
     let fail = |error: io::Error| PathError::from_io(&located.shown, error);
-    let size = file.metadata().map_err(fail)?.len();
+    let metadata = file.metadata().map_err(fail)?;
+    let size = metadata.len();
     let mut reader = BufReader::with_capacity(64 * 1024, file);
     let kind = Kind::of(reader.fill_buf().map_err(fail)?);
+    workspace.note_seen(&located, &metadata);
     match kind {
         Kind::Empty => Ok(format!("{} is empty.", located.shown).into()),
         Kind::Image(media_type) => image(&located, reader, media_type),

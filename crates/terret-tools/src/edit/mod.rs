@@ -46,7 +46,8 @@ struct Details {
 ///
 /// Each old text must occur exactly once. It is looked for byte by byte first. Only where that finds nothing, these
 /// differences are overlooked, one after the other: line ends (LF, CRLF), white space at line ends, and typographic
-/// quotes, dashes and spaces. Whatever wasn't matched keeps its bytes, also when they aren't UTF-8. Line feeds in a new
+/// quotes, dashes and spaces. A file that has changed since the tools of this workspace read or wrote it has to be read again
+/// first. Whatever wasn't matched keeps its bytes, also when they aren't UTF-8. Line feeds in a new
 /// text become CRLF where the file's lines end so.
 pub fn edit(workspace: &Workspace) -> FnTool {
     let workspace = workspace.clone();
@@ -70,6 +71,7 @@ fn edit_file(
         target => target?,
     };
     let existing = target.existing()?.ok_or_else(missing)?;
+    workspace.check_seen(&located, &existing)?;
     let Some(original) = existing.read(LIMIT)? else {
         let message = format!("{} is larger than {LIMIT} bytes, too large for edit. Use bash.", located.shown);
         return Err(ToolError::new(message));
@@ -87,9 +89,10 @@ fn edit_file(
     if changed {
         return Err(PathError::Changed { path: located.shown }.into());
     }
-    if !replaced {
+    let Some(replaced) = replaced else {
         return Err(ToolError::new(format!("Cancelled. {} was not changed.", located.shown)));
-    }
+    };
+    workspace.note_seen(&located, &replaced);
     let numbers: Vec<String> = lines.iter().map(usize::to_string).collect();
     let (s, numbers) = (if numbers.len() == 1 { "" } else { "s" }, numbers.join(", "));
     let mut text = format!("Edited {}: {} replacement{s}, at line{s} {numbers}.", located.shown, lines.len());

@@ -41,6 +41,9 @@ pub(crate) enum PathError {
     #[error("{path} was changed or replaced by somebody else meanwhile. Nothing was done; read it again.")]
     Changed { path: String },
 
+    #[error("{path} has changed since it was read, by a command or by somebody else. Nothing was done; read it again.")]
+    Stale { path: String },
+
     #[error("The file permissions of {path} don't allow this: {error}.")]
     Denied { path: String, error: io::Error },
 

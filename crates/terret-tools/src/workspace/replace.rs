@@ -26,6 +26,10 @@ pub(crate) struct Existing {
 }
 
 impl Existing {
+    pub(crate) fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
     /// The whole content, or `None` if it has more than `limit` bytes.
     pub(crate) fn read(&self, limit: usize) -> Result<Option<Vec<u8>>, PathError> {
         let expected = usize::try_from(self.metadata.len()).unwrap_or(usize::MAX).min(limit);
@@ -64,27 +68,27 @@ impl Target {
     /// Puts new content in the place of what is there, at once and whole: readers see the old file or the new one.
     ///
     /// Mode, and owner where permitted, stay as they were; bits that make a program run as its owner don't. Extended attributes don't, and other names of the old file
-    /// (hard links) keep the old content. `commit` is asked last of all, and nothing is changed if it says no. Tells
-    /// whether the new content is there.
+    /// (hard links) keep the old content. `commit` is asked last of all, and nothing is changed if it says no. Gives
+    /// what the new file is like, if it is there.
     pub(crate) fn replace(
         &self,
         content: &[u8],
         existing: Option<&Existing>,
         commit: impl FnOnce() -> bool,
-    ) -> Result<bool, PathError> {
+    ) -> Result<Option<Metadata>, PathError> {
         let fail = |error: io::Error| PathError::from_io(&self.shown, error);
         if existing.is_some() {
             self.check_writable().map_err(|error| fail(error.into()))?;
         }
         let (file, temporary) = self.create_temporary(existing.is_some()).map_err(fail)?;
-        let written = write_like(file, content, existing).and_then(|()| {
+        let written = write_like(file, content, existing).and_then(|metadata| {
             if !commit() {
-                return Ok(false);
+                return Ok(None);
             }
             rustix::fs::renameat(&self.directory, &temporary, &self.directory, &self.name)?;
-            Ok(true)
+            Ok(Some(metadata))
         });
-        if !matches!(written, Ok(true)) {
+        if !matches!(written, Ok(Some(_))) {
             let _ = rustix::fs::unlinkat(&self.directory, &temporary, AtFlags::empty());
         }
         written.map_err(fail)
@@ -160,7 +164,7 @@ pub(crate) fn set_mode(located: &Located, mode: u32) -> Result<(), PathError> {
     set.map_err(|error| PathError::from_io(&located.shown, error))
 }
 
-fn write_like(mut file: File, content: &[u8], existing: Option<&Existing>) -> io::Result<()> {
+fn write_like(mut file: File, content: &[u8], existing: Option<&Existing>) -> io::Result<Metadata> {
     file.write_all(content)?;
     if let Some(Existing { metadata, .. }) = existing {
         let own = file.metadata()?;
@@ -174,7 +178,8 @@ fn write_like(mut file: File, content: &[u8], existing: Option<&Existing>) -> io
         let mode = metadata.permissions().mode() & 0o1777;
         file.set_permissions(std::fs::Permissions::from_mode(mode))?;
     }
-    file.sync_data()
+    file.sync_data()?;
+    file.metadata()
 }
 
 #[cfg(test)]
