@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use crate::workspace::open_up;
+use crate::workspace::{OpenedUp, open_up};
 
 /// What is known of the directories of a workspace, so that those in which nothing has changed needn't be read again.
 #[derive(Debug, Default)]
@@ -23,17 +23,17 @@ struct Known {
 }
 
 impl Directories {
-    /// The repositories beneath some directories, and the directories that had to be opened up to find them: git also
-    /// works where nobody can list the names.
-    pub(super) fn repositories<'a>(&self, roots: impl Iterator<Item = &'a Path>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    /// The repositories beneath some directories, and what had to be opened up to find them: git also works where nobody
+    /// can list the names.
+    pub(super) fn repositories<'a>(&self, roots: impl Iterator<Item = &'a Path>) -> (Vec<PathBuf>, Vec<OpenedUp>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen = HashMap::with_capacity(known.len());
         let (mut found, mut opened) = (Vec::new(), Vec::new());
         let mut open: Vec<PathBuf> = roots.map(Path::to_owned).collect();
         while let Some(directory) = open.pop() {
             let mut read = || match Known::read(&directory) {
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied && open_up(&directory).is_ok() => {
-                    opened.push(directory.clone());
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    opened.push(open_up(&directory)?);
                     Known::read(&directory)
                 }
                 read => read,

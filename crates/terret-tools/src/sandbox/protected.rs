@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::directories::{Directories, is_git};
-use crate::workspace::{Located, PathError, Target, Workspace, link_beneath, open_up, rename_beneath};
+use crate::workspace::{Located, OpenedUp, PathError, Target, Workspace, link_beneath, open_up, rename_beneath};
 
 /// The git repositories of a workspace, and what in them makes git run programs, as it was before a command. Likewise
 /// whatever the embedder has made read-only.
@@ -19,14 +19,14 @@ use crate::workspace::{Located, PathError, Target, Workspace, link_beneath, open
 pub(crate) struct Protected {
     workspace: Workspace,
     directories: Arc<Directories>,
-    before: Found,
+    before: BTreeMap<PathBuf, Programs>,
 }
 
 #[derive(Debug, Default)]
 struct Found {
     places: BTreeMap<PathBuf, Programs>,
-    /// The directories that were opened up to be looked into.
-    opened: Vec<PathBuf>,
+    /// What was opened up to be looked into. It is closed again with this.
+    opened: Vec<OpenedUp>,
 }
 
 /// The files of one repository that make git run programs, by their paths within it; all files of what else is protected.
@@ -66,24 +66,23 @@ const MAX_NOTES: usize = 20;
 impl Protected {
     /// Finds them. Blocks.
     pub(crate) fn look(workspace: &Workspace, directories: &Arc<Directories>) -> Self {
-        let before = look(workspace, directories);
+        let before = look(workspace, directories).places;
         Self { workspace: workspace.clone(), directories: Arc::clone(directories), before }
     }
 
     /// Each `.git`, at whatever depth, and what else must stay as it is.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
-        self.before.places.keys().cloned().collect()
+        self.before.keys().cloned().collect()
     }
 
     /// Undoes what must not stay, and says what that was. Blocks.
     pub(crate) fn undo(self) -> Vec<String> {
         let after = look(&self.workspace, &self.directories);
-        let opened = self.before.opened.iter().chain(&after.opened);
-        let mut notes: Vec<String> = opened.map(|directory| self.opened_up(directory)).collect();
-        let (before, after) = (&self.before.places, after.places);
+        let mut notes = Vec::new();
+        let (before, after) = (&self.before, &after.places);
         let gone: Vec<&Programs> =
             before.iter().filter(|(path, _)| !after.contains_key(*path)).map(|(_, programs)| programs).collect();
-        for (repository, programs) in &after {
+        for (repository, programs) in after {
             match before.get(repository) {
                 Some(before) if programs.too_many && !before.too_many => self.refuse(
                     repository,
@@ -110,11 +109,6 @@ impl Protected {
             notes.push(format!("So it was with {more} more"));
         }
         notes
-    }
-
-    fn opened_up(&self, directory: &Path) -> String {
-        let shown = self.workspace.shown(directory);
-        format!("{shown} could not be looked into for git repositories, and its owner was given all rights on it")
     }
 
     /// Takes away what is new first: it may stand in the way of what was there.
@@ -207,7 +201,7 @@ fn look(workspace: &Workspace, directories: &Directories) -> Found {
 impl Programs {
     /// All files of a directory, or what in a repository makes git run programs: its settings and hooks, those of its
     /// submodules and other working trees, what points to another repository, and commands of a rebase that was begun.
-    fn of(place: &Path, all: bool, opened: &mut Vec<PathBuf>) -> Self {
+    fn of(place: &Path, all: bool, opened: &mut Vec<OpenedUp>) -> Self {
         let mut programs = Self::default();
         let mut directories = Vec::new();
         match fs::symlink_metadata(place) {
@@ -216,10 +210,10 @@ impl Programs {
         }
         while let Some((directory, in_hooks)) = directories.pop() {
             let entries = match fs::read_dir(&directory) {
-                Err(error) if error.kind() == ErrorKind::PermissionDenied && open_up(&directory).is_ok() => {
-                    opened.push(directory.clone());
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => open_up(&directory).and_then(|up| {
+                    opened.push(up);
                     fs::read_dir(&directory)
-                }
+                }),
                 entries => entries,
             };
             for entry in entries.into_iter().flatten().filter_map(Result::ok) {

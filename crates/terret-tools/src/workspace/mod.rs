@@ -24,7 +24,7 @@ use crate::sandbox::{Profile, secrets};
 use seen::Seen;
 
 pub(crate) use error::PathError;
-pub(crate) use open::{Entry, open_file, open_up, read_directory};
+pub(crate) use open::{Entry, OpenedUp, open_file, open_up, read_directory};
 pub(crate) use outputs::Outputs;
 pub(crate) use replace::{Existing, Target, link_beneath, rename_beneath, set_mode};
 

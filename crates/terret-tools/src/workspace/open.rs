@@ -112,16 +112,37 @@ pub(crate) fn read_directory(located: &Located) -> Result<Vec<Entry>, PathError>
     list().map_err(|error| PathError::from_io(&located.shown, error))
 }
 
-/// Lets the owner of a directory list it and change what is in it.
-pub(crate) fn open_up(real: &Path) -> io::Result<()> {
+/// A directory whose owner may list it and change what is in it, as long as this is there.
+#[derive(Debug)]
+pub(crate) struct OpenedUp {
+    directory: OwnedFd,
+    mode: Mode,
+}
+
+/// Opens up a directory that can't be looked into.
+pub(crate) fn open_up(real: &Path) -> io::Result<OpenedUp> {
     let directory = open_directory(real, None)?;
     let mode = Mode::from_raw_mode(rustix::fs::fstat(&directory)?.st_mode);
     if mode.contains(Mode::RWXU) {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    // Who may not list it can't open it for real, and the mode of what is only passed is changed by this name of it.
-    let name = format!("/proc/self/fd/{}", directory.as_raw_fd());
-    Ok(rustix::fs::chmod(name, mode | Mode::RWXU)?)
+    let opened = OpenedUp { directory, mode };
+    opened.set(mode | Mode::RWXU)?;
+    Ok(opened)
+}
+
+impl OpenedUp {
+    /// Who may not list it can't open it for real, and the mode of what is only passed is changed by this name of it.
+    fn set(&self, mode: Mode) -> io::Result<()> {
+        Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", self.directory.as_raw_fd()), mode)?)
+    }
+}
+
+impl Drop for OpenedUp {
+    fn drop(&mut self) {
+        // It belongs to who opened it, so that only its being gone can be in the way.
+        let _ = self.set(self.mode);
+    }
 }
 
 /// Walks down to a directory without following any link on the way. Makes what is missing beneath `create_beneath`.
