@@ -164,6 +164,16 @@ fn where_no_sandbox_works_a_run_that_needs_one_does_not_start() {
 }
 
 #[test]
+fn the_whole_file_system_is_no_folder_to_work_in() {
+    let running = || Terret::scripted([json!({"text": "Done."})]);
+    for args in [&["-C", "/"][..], &["--add-dir", "/"], &["-C", "/", "--permission-mode", "read-only"]] {
+        let ran = running().args(args).run().exits(2);
+        assert!(ran.stderr.contains("use a folder further down"), "{}", ran.stderr);
+    }
+    running().args(["-C", "/", "--permission-mode", "full"]).run().exits(0);
+}
+
+#[test]
 fn the_doctor_tells_what_works_and_never_a_key() {
     let doctor = |json: bool| {
         let terret = Terret::new().args(["doctor"]).env("GROQ_API_KEY", "sk-the-secret");
