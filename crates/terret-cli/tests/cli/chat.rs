@@ -303,9 +303,9 @@ fn keys_of_a_text_that_is_being_typed_answer_no_question() {
         seat.types("y");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    seat.types("a").types("\u{1b}[200~pasted\u{1b}[201~").sees("comes back after this question");
+    seat.types("a").types("\u{1b}[200~\npasted\u{1b}[201~").sees("comes back after this question");
     assert!(seat.screen().contains("y once") && !seat.world.path().join("project/a.txt").exists());
-    seat.pauses().types("y").is_told("Done.").sees("yapasted").types(CTRL_C).types(CTRL_D);
+    seat.pauses().types("y").is_told("Done.").sees("a\n  pasted").types(CTRL_C).types(CTRL_D);
     seat.exits(0);
 }
 
