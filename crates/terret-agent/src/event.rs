@@ -221,6 +221,12 @@ impl Events {
         std::future::poll_fn(|cx| self.poll(cx)).await
     }
 
+    /// Hears of nothing any more, and keeps nothing.
+    pub(crate) fn close(&mut self) {
+        lock(&self.channel).readers.retain(|reader| !Arc::ptr_eq(reader, &self.unread));
+        *lock(&self.unread) = Unread { ended: true, ..Unread::default() };
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let mut unread = lock(&self.unread);
         if unread.events.is_empty() && unread.lagged {
@@ -264,7 +270,7 @@ impl Stream for Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        lock(&self.channel).readers.retain(|reader| !Arc::ptr_eq(reader, &self.unread));
+        self.close();
     }
 }
 
@@ -343,7 +349,9 @@ impl Snapshot {
             Event::Withdrawn(queued) => self.queue.retain(|waiting| waiting.id != queued.id),
             Event::Asked(question) => {
                 // There is one, nearly always, and it waits long.
-                self.asked.reserve_exact(1);
+                if self.asked.is_empty() {
+                    self.asked.reserve_exact(1);
+                }
                 self.asked.push(question.clone());
             }
             Event::Approved { call } => self.asked.retain(|question| question.call.id != call.id),
@@ -471,6 +479,17 @@ mod tests {
         let ended = Event::Cancelled { reason: "enough".into() };
         let events = [delta(0, &half), delta(1, &half), delta(2, &half), delta(3, &half), ended.clone()];
         assert_eq!(unread(&events), [delta(0, &half), delta(1, &half), Event::Lagged, ended]);
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_keeps_nothing() {
+        let message = Arc::new(Message::from(terret_llm::UserMessage::text("hello", 0)));
+        let publisher = Publisher::default();
+        let mut events = publisher.subscriber().subscribe();
+        publisher.publish(&Event::Message(message.clone()));
+        events.close();
+        publisher.publish(&Event::Message(message.clone()));
+        assert_eq!(Arc::strong_count(&message), 1);
     }
 
     #[test]

@@ -27,6 +27,8 @@ impl Run {
     /// Waits for the end.
     pub async fn report(mut self) -> Report {
         let lost = Report::lost;
+        // Nobody reads them any more.
+        self.events.close();
         match self.report.take() {
             Some(report) => report.await.unwrap_or_else(|_| lost()),
             None => lost(),

@@ -10,11 +10,11 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use support::{Ran, agent, call, text};
 use terret_agent::machine::{Answer, Budget, Failure, Limits, Outcome, Verdict, Violation};
-use terret_agent::{Agent, Event, Question, SharedBudget, SharedLimits};
+use terret_agent::{Agent, Event, Question, SharedBudget, SharedLimits, ToolContext, tool};
 use terret_llm::wire::WireFormat;
 use terret_llm::{
-    BlockKind, Draft, ErrorKind, Message, Model, ModelSpec, ReplyStream, Request, ScriptedModel, ScriptedReply,
-    StopReason, StreamEvent, ToolCall, Usage,
+    BlockKind, Draft, ErrorKind, Message, Model, ModelSpec, Price, Rates, ReplyStream, Request, ScriptedModel,
+    ScriptedReply, StopReason, StreamEvent, ToolCall, Usage,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -222,4 +222,57 @@ async fn the_model_is_told_of_changed_arguments_whatever_came_of_the_call() {
     let told = text(&Ran { events }.results()[0]);
     assert!(told.starts_with(r#"[The user changed the arguments to: {"a":"no number"}]"#), "{told}");
     assert!(told.contains("were rejected"), "{told}");
+}
+
+#[tokio::test]
+async fn a_provider_that_tells_absurd_usage_harms_nobody() {
+    let mut usage = Usage::default();
+    (usage.input, usage.cache_read, usage.cache_write, usage.output) = (u64::MAX, u64::MAX, u64::MAX, u64::MAX);
+    let mut spec = ModelSpec::new("test", "absurd", WireFormat::from("test"));
+    spec.price = Some(Price::flat(Rates { input: u64::MAX, output: u64::MAX, ..Rates::default() }));
+    let replies = [ScriptedReply::text("So.").usage(usage)];
+    let agent = Agent::builder(ScriptedModel::new(replies).with_spec(spec)).build().unwrap();
+    let report = agent.prompt("?").report().await;
+    assert_eq!((report.outcome, report.spent.usage), (Outcome::Completed, usage));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grace_period_for_ever_is_one_as_long_as_the_tool_needs() {
+    let slow = tool("slow", "", |_: serde_json::Map<String, serde_json::Value>, context: ToolContext| async move {
+        context.cancel.cancelled().await;
+        tokio::time::sleep(Duration::from_secs(86_400)).await;
+        Ok("stopped")
+    });
+    let agent = agent([call("c1", "slow", "{}")]).tool(slow).grace(Duration::MAX).build().unwrap();
+    let mut run = agent.prompt("?");
+    while !matches!(run.next().await.unwrap(), Event::ToolStarted { .. }) {}
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let cancelled = tokio::time::Instant::now();
+    run.handle().cancel("enough");
+    let report = run.report().await;
+    assert!(matches!(report.outcome, Outcome::Cancelled { .. }), "{:?}", report.outcome);
+    assert_eq!(cancelled.elapsed().as_secs(), 86_400);
+}
+
+#[test]
+fn what_a_tool_has_left_at_work_is_told_when_the_run_is_lost() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let works = tool("works", "", move |_: serde_json::Map<String, serde_json::Value>, context: ToolContext| {
+        let tell = tell.clone();
+        std::thread::spawn(move || {
+            tell.send("begun").unwrap();
+            while !context.cancel.is_cancelled() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            tell.send("stopped").unwrap();
+        });
+        std::future::pending::<Result<String, _>>()
+    });
+    let agent = agent([call("c1", "works", "{}")]).tool(works).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let handle = runtime.block_on(async { agent.prompt("?").detach() });
+    assert_eq!(told.recv(), Ok("begun"));
+    drop(runtime);
+    assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok("stopped"));
+    drop(handle);
 }

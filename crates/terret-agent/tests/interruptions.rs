@@ -9,16 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use support::{Ran, agent, call, text};
+use support::{Ran, Talkative, agent, call, text};
 use terret_agent::machine::{Failure, Outcome, QueueKind};
 use terret_agent::{
     Agent, EffectClass, Event, FnTool, HookError, Hooks, Review, Run, Snapshot, Summarize, Summary, SummaryFailed,
     ToolContext, tool,
 };
-use terret_llm::{
-    AssistantMessage, BlockKind, ErrorKind, Message, ModelError, ModelSpec, Price, Rates, ScriptedModel, ScriptedReply,
-    Usage, wire::WireFormat,
-};
+use terret_llm::{AssistantMessage, ErrorKind, Message, ModelError, Price, Rates, ScriptedModel, ScriptedReply, Usage};
 use tokio_util::sync::CancellationToken;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -149,13 +146,9 @@ async fn an_interruption_of_a_run_that_has_ended_is_handed_back() {
 async fn what_a_stopped_call_used_up_is_counted() {
     let mut usage = Usage::default();
     usage.input = 100;
-    // A model that tells its usage at the beginning, as some do, and then goes on for ever.
-    let spec = {
-        let mut spec = ModelSpec::new("test", "slow", WireFormat::from("test"));
-        spec.price = Some(Price::flat(Rates { input: 1_000_000, ..Rates::default() }));
-        Arc::new(spec)
-    };
-    let run = Agent::builder(Talkative { spec, usage }).build().unwrap().prompt("?");
+    let mut model = Talkative::new(usage);
+    Arc::make_mut(&mut model.spec).price = Some(Price::flat(Rates { input: 1_000_000, ..Rates::default() }));
+    let run = Agent::builder(model).build().unwrap().prompt("?");
     let handle = run.handle();
     let ran = reading(run, |event| {
         if let Event::Delta { .. } = event {
@@ -165,37 +158,6 @@ async fn what_a_stopped_call_used_up_is_counted() {
     .await;
     assert!(matches!(ran.outcome(), Outcome::Cancelled { .. }));
     assert_eq!((ran.report().spent.usage.input, ran.report().spent.cost.nanos()), (100, 100));
-}
-
-struct Talkative {
-    spec: Arc<ModelSpec>,
-    usage: Usage,
-}
-
-impl terret_llm::Model for Talkative {
-    fn spec(&self) -> &Arc<ModelSpec> {
-        &self.spec
-    }
-
-    fn stream(
-        &self,
-        _request: terret_llm::Request,
-        cancel: tokio_util::sync::CancellationToken,
-    ) -> terret_llm::ReplyStream {
-        use futures_util::StreamExt as _;
-        let mut draft = terret_llm::Draft::new(&self.spec);
-        *draft.usage_mut() = self.usage;
-        draft.block(BlockKind::Text, "well, ");
-        let mut begun = Vec::new();
-        begun.extend(std::iter::from_fn(|| draft.next_event()));
-        let end = async move {
-            cancel.cancelled().await;
-            futures_util::stream::iter(
-                draft.fail(terret_llm::ModelError::new(terret_llm::ErrorKind::Aborted, "cancelled")),
-            )
-        };
-        terret_llm::ReplyStream::new(futures_util::stream::iter(begun).chain(futures_util::stream::once(end).flatten()))
-    }
 }
 
 #[tokio::test(start_paused = true)]

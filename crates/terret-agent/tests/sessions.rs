@@ -313,6 +313,29 @@ async fn a_late_reader_learns_of_open_questions_and_of_what_waits() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_waited_over_a_crash_is_shown_and_can_be_taken_back() {
+    let before = agent([ScriptedReply::text("…").stall()]).build().unwrap();
+    let (journal, id) = (MemoryJournal::new(), SessionId::new());
+    let first = before.open(Arc::new(journal.clone()), id.clone()).await.unwrap();
+    let mut run = first.prompt("?");
+    while !matches!(run.next().await.unwrap(), Event::Delta { .. }) {}
+    run.handle().follow_up("And then?");
+    while !matches!(run.next().await.unwrap(), Event::Queued(_)) {}
+    let (kept, name) = (MemoryJournal::new(), SessionId::new());
+    kept.append(&name, 0, &journal.records(&id)).await.unwrap();
+
+    let after = agent([ScriptedReply::text("So.").delay(Duration::from_secs(9))]).build().unwrap();
+    let mut run = after.open(Arc::new(kept), name).await.unwrap().go_on();
+    let Some(Event::Queued(waiting)) = run.next().await else { panic!("nothing waits") };
+    let Some(Event::Snapshot(snapshot)) = run.handle().events().next().await else { panic!("no snapshot") };
+    assert_eq!(snapshot.queue, std::slice::from_ref(&waiting));
+    run.handle().withdraw(waiting.id);
+    let ran = Ran::to_end(run).await;
+    assert!(ran.events.contains(&Event::Withdrawn(waiting)));
+    assert_eq!(ran.report().text.as_deref(), Some("So."));
+}
+
 #[test]
 fn a_run_that_was_let_go_of_waits_for_its_answer_in_the_journal() {
     let ask = |_: &ToolCall, _: &serde_json::Value| Verdict::Ask { question: "May it?".into() };

@@ -1,3 +1,4 @@
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -33,5 +34,23 @@ impl Cancel {
 
     pub(crate) fn reason(&self) -> String {
         self.reason.get().cloned().unwrap_or_default()
+    }
+}
+
+/// Fires when everything has to stop; at the latest when nobody is there any more to say so, as after a panic.
+#[derive(Debug, Default)]
+pub(super) struct Stop(CancellationToken);
+
+impl Deref for Stop {
+    type Target = CancellationToken;
+
+    fn deref(&self) -> &CancellationToken {
+        &self.0
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }

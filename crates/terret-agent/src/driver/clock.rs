@@ -20,9 +20,13 @@ impl Clock {
     /// When a time will be. One that is over is now.
     pub(super) fn instant(&self, at: i64) -> Instant {
         let later = Duration::from_millis(u64::try_from(at.saturating_sub(self.at)).unwrap_or(0));
-        // A time beyond what the clock can count is as good as never: 30 years.
-        self.started.checked_add(later).unwrap_or_else(|| self.started + Duration::from_secs(30 * 365 * 86_400))
+        from(self.started, later)
     }
+}
+
+/// So long after a time. What is beyond what the clock can count is as good as never: 30 years.
+pub(super) fn from(time: Instant, later: Duration) -> Instant {
+    time.checked_add(later).unwrap_or_else(|| time + Duration::from_secs(30 * 365 * 86_400))
 }
 
 /// Waits for a time, or for ever.

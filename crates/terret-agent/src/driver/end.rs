@@ -9,10 +9,10 @@ use crate::event::{Event, Report};
 use crate::journal::JournalError;
 use crate::machine::{Failure, Input, Outcome, Prompt, Queued, Record, Spent, apply};
 
-/// The journal could not keep records, or may not have: an append that has not answered has them still.
+/// The journal could not keep records, or may not have.
 pub(super) struct NotDurable {
     pub(super) error: JournalError,
-    pub(super) records: Vec<Record>,
+    pub(super) records: Arc<[Record]>,
 }
 
 impl Driver {
@@ -39,16 +39,20 @@ impl Driver {
         let NotDurable { error, records } = failed;
         let mut report = self.report(Outcome::Failed { failure: Failure::Journal(error.to_string()) });
         let mut kept = self.log.state.clone();
-        let mut let_go: Vec<Queued> = Vec::new();
-        for record in &records {
+        let (mut let_go, mut taken_back): (Vec<Queued>, Vec<Queued>) = Default::default();
+        for record in &*records {
             // What a reply used is spent, whether or not it is in the journal. What is only announced has not begun.
             use Record::{CallOpened, CompactionStarted, ModelCalled};
             if !matches!(record, ModelCalled { .. } | CompactionStarted { .. } | CallOpened { .. }) {
                 report.spent.note(record);
                 self.agent.0.shared.iter().for_each(|shared| shared.note(record));
             }
-            if let Record::RunEnded { .. } = record {
-                let_go.extend(kept.queue().iter().cloned());
+            match record {
+                Record::RunEnded { .. } => let_go.extend(kept.queue().iter().cloned()),
+                Record::Withdrawn { id } => {
+                    taken_back.extend(kept.queue().iter().find(|queued| queued.id == *id).cloned());
+                }
+                _ => {}
             }
             apply(&mut kept, record);
         }
@@ -58,18 +62,31 @@ impl Driver {
         let is_kept = is_known && self.log.records > expected;
         if is_known && !is_kept {
             let_go.clear();
+            taken_back.clear();
         }
-        self.handed_back = let_go.iter().map(|queued| queued.id).collect();
-        report.undelivered = let_go.into_iter().map(|queued| queued.message).collect();
+        taken_back.into_iter().for_each(|queued| self.publisher.publish(&Event::Withdrawn(queued)));
+        report.undelivered = let_go.iter().map(|queued| queued.message.clone()).collect();
+        self.handed_back = let_go;
         // Before what was said, a budget may have been recorded.
         let says = |record: &Record| matches!(record, Record::Queued { .. } | Record::RunStarted { .. });
         let said = said.filter(|_| !(is_kept && records.iter().any(says)));
-        report.undelivered.extend(said.into_iter().chain(before.iter().chain(&inputs).filter_map(self::said)));
+        report.undelivered.extend(said);
+        for input in before.into_iter().chain(inputs) {
+            // What a model call has used up that was stopped for this.
+            if let Input::Stopped { usage, cost, .. } = input {
+                let stopped = Record::CallStopped { usage, cost };
+                report.spent.note(&stopped);
+                self.agent.0.shared.iter().for_each(|shared| shared.note(&stopped));
+            }
+            self.hand_back(input, &mut report);
+        }
         report
     }
 
     pub(super) fn report(&mut self, outcome: Outcome) -> Report {
-        let spent = self.log.state.run().map_or_else(Spent::default, |run| run.spent);
+        // One that a crash has left open, and that this one could not so much as join, is another's.
+        let run = self.log.state.run().filter(|_| self.has_begun);
+        let spent = run.map_or_else(Spent::default, |run| run.spent);
         let last = self.log.state.transcript().last().map(|message| &**message);
         let reply = match (&outcome, last) {
             (Outcome::Completed, Some(Message::Assistant(reply))) if self.has_replied => Some(reply),
@@ -78,7 +95,7 @@ impl Driver {
         let (text, stop_reason) = (reply.map(|reply| reply.text().into()), reply.map(|reply| reply.stop_reason));
         let queue = self.log.state.queue();
         let undelivered = queue.iter().map(|queued| queued.message.clone()).collect();
-        self.handed_back = queue.iter().map(|queued| queued.id).collect();
+        self.handed_back = queue.to_vec();
         Report { outcome, spent, text, stop_reason, undelivered, still_running: self.still_running() }
     }
 
@@ -86,17 +103,28 @@ impl Driver {
     pub(super) fn with_late_messages(&mut self, mut report: Report) -> Report {
         self.inbox.close();
         while let Ok(input) = self.inbox.try_recv() {
-            match *input {
-                Input::Requeue { id, message } => {
-                    let place = self.handed_back.iter().position(|handed_back| *handed_back == id);
-                    if let Some(changed) = place.and_then(|place| report.undelivered.get_mut(place)) {
-                        *changed = Arc::new(message.into());
-                    }
-                }
-                input => report.undelivered.extend(said(&input)),
-            }
+            self.hand_back(*input, &mut report);
         }
         report
+    }
+
+    /// Hands back what is said with an input that comes too late. What waited can still be changed, and taken back.
+    pub(super) fn hand_back(&mut self, input: Input, report: &mut Report) {
+        let place = |id: u64| self.handed_back.iter().position(|waited| waited.id == id);
+        match input {
+            Input::Requeue { id, message } => {
+                if let Some(changed) = place(id).and_then(|place| report.undelivered.get_mut(place)) {
+                    *changed = Arc::new(message.into());
+                }
+            }
+            Input::Withdraw { id } => {
+                if let Some(place) = place(id).filter(|place| *place < report.undelivered.len()) {
+                    let message = report.undelivered.remove(place);
+                    self.publisher.publish(&Event::Withdrawn(Queued { message, ..self.handed_back.remove(place) }));
+                }
+            }
+            input => report.undelivered.extend(said(&input)),
+        }
     }
 }
 

@@ -21,13 +21,13 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use terret_llm::Message;
+use terret_llm::{Message, ToolCall};
 use tokio::sync::{OwnedMutexGuard, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use self::call::ModelCall;
+use self::cancel::Stop;
 use self::clock::{Clock, until};
 use self::end::{NotDurable, said};
 use self::task::{Finished, TaskId, TaskKind, Work};
@@ -36,7 +36,7 @@ use crate::budget::SharedBudget;
 use crate::event::{Event, Publisher, Question, Report};
 use crate::hooks::panic_message;
 use crate::journal::{Journal, JournalError, Ownership, Resumed, SessionId};
-use crate::machine::{CallStage, Effect, Input, Prompt, Record, Stage, State, apply, decide, due};
+use crate::machine::{CallStage, Effect, Input, Prompt, Queued, Record, RunState, Stage, State, apply, decide, due};
 use crate::review::Reviewer;
 use crate::tool::Progress;
 
@@ -58,7 +58,7 @@ impl Log {
     /// Takes in what the journal holds, if it has failed since.
     pub(crate) async fn catch_up(&mut self, journal: &dyn Journal, session: &SessionId) -> Result<(), JournalError> {
         if self.stale {
-            let Resumed { state, records } = journal.resume(session).await?;
+            let Resumed { state, records } = caught(async { journal.resume(session).await }).await?;
             (self.state, self.records, self.stale) = (state, records, false);
         }
         Ok(())
@@ -81,16 +81,17 @@ pub(crate) struct Driver {
     /// Everything else in flight, and which effect each task is.
     tasks: JoinSet<Finished>,
     in_flight: HashMap<tokio::task::Id, InFlight>,
-    started: HashSet<TaskId>,
+    /// What the tasks in flight are about: the ids of calls, or nothing. There is at most one about each.
+    started: HashSet<String>,
     /// The calls whose tools were announced by this driver, and whether each has begun.
     begun: HashMap<String, Arc<AtomicBool>>,
     /// The calls whose tools could not be stopped.
     unstoppable: Vec<(String, AbortHandle)>,
     /// What stopping everything came to, and is yet to be decided about.
     stopped: VecDeque<Input>,
-    /// Fires when everything has to stop. A run that goes on after that has a new one.
-    stop: CancellationToken,
-    /// The digests of questions that were published.
+    /// A run that goes on after everything was stopped has a new one.
+    stop: Stop,
+    /// The calls about which a question was published.
     asked: HashSet<String>,
     wake: Option<Instant>,
     clock: Clock,
@@ -100,12 +101,14 @@ pub(crate) struct Driver {
     progress: Option<(mpsc::Sender<Progress>, mpsc::Receiver<Progress>)>,
     /// An append that has not answered.
     unanswered: Option<Append>,
+    /// The session's run is this one, or was joined by it.
+    has_begun: bool,
     /// The last reply in the transcript is this run's.
     has_replied: bool,
     /// The run's spending and undelivered messages, kept across its end.
     ending: Option<Report>,
-    /// The numbers of the undelivered messages.
-    handed_back: Vec<u64>,
+    /// The undelivered messages, as they waited.
+    handed_back: Vec<Queued>,
     /// What waited in a run that has made room for this one.
     waited: Vec<Arc<Message>>,
 }
@@ -116,13 +119,13 @@ struct InFlight {
     task: AbortHandle,
 }
 
-/// An append under way, with its records.
-type Append = BoxFuture<'static, (Result<(), JournalError>, Vec<Record>)>;
+/// An append under way.
+type Append = BoxFuture<'static, Result<(), JournalError>>;
 
-/// How long a journal is waited for that doesn't answer, after a cancel.
+/// How long a journal is waited for that doesn't answer, once the run has to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const NO_ANSWER: &str = "it has not answered, and the run was cancelled";
+const NO_ANSWER: &str = "it has not answered, and the run had to end";
 
 /// What people say to a run. Boxed, because a channel has room for many from the start.
 pub(crate) type Inbox = mpsc::UnboundedReceiver<Box<Input>>;
@@ -162,13 +165,14 @@ impl Driver {
             begun: HashMap::new(),
             unstoppable: Vec::new(),
             stopped: VecDeque::new(),
-            stop: CancellationToken::new(),
+            stop: Stop::default(),
             asked: HashSet::new(),
             wake: None,
             clock: Clock::new(),
             validated: HashMap::new(),
             progress: None,
             unanswered: None,
+            has_begun: false,
             has_replied: false,
             ending: None,
             handed_back: Vec::new(),
@@ -181,7 +185,7 @@ impl Driver {
         // What isn't waiting for the next input is boxed, here and below: every waiting run would hold the room for it.
         if let Err(error) = Box::pin(self.catch_up()).await {
             let said = prompt.message.take().map(|message| Arc::new(message.into()));
-            let report = Box::pin(self.not_durable(NotDurable { error, records: Vec::new() }, said)).await;
+            let report = Box::pin(self.not_durable(NotDurable { error, records: Arc::from([]) }, said)).await;
             return self.end(report);
         }
         prompt.exceeded = self.agent.0.shared.as_ref().and_then(SharedBudget::exhausted);
@@ -220,8 +224,9 @@ impl Driver {
         // A prompt says so itself.
         if let Some(budget) = exhausted.filter(|_| !exceeded && !matches!(input, Input::Prompt(_))) {
             self.commit(Input::Exhausted { budget }).await?;
-            if let Some(report) = &mut self.ending {
-                report.undelivered.extend(said(&input));
+            if let Some(mut report) = self.ending.take() {
+                self.hand_back(input, &mut report);
+                self.ending = Some(report);
                 return Ok(());
             }
         }
@@ -240,12 +245,12 @@ impl Driver {
         if records.iter().any(|it| matches!(it, Record::Cancelled { .. } | Record::Expired | Record::Interrupted)) {
             self.stop.cancel();
         }
-        let records = match self.append(records).await {
-            Ok(records) => records,
-            Err(failed) => return Err(failed),
-        };
+        let records: Arc<[Record]> = records.into();
+        if let Err(error) = self.append(&records).await {
+            return Err(NotDurable { error, records });
+        }
         self.log.records += records.len() as u64;
-        for record in &records {
+        for record in &*records {
             self.take_in(record);
         }
         if records.iter().any(|record| matches!(record, Record::Compacted { .. })) {
@@ -254,41 +259,52 @@ impl Driver {
         Ok(())
     }
 
-    /// Offers the state to the journal. Nothing depends on it, and nobody waits for it after a cancel.
+    /// Offers the state to the journal. Nothing depends on it: nobody waits for it long, or after a cancel.
     async fn checkpoint(&mut self) {
+        let Log { state, records, .. } = &*self.log;
+        let offer = caught(async {
+            self.journal.checkpoint(&self.session, *records, state).await;
+            Ok(())
+        });
         tokio::select! {
-            () = self.journal.checkpoint(&self.session, self.log.records, &self.log.state) => {}
+            done = offer => {
+                if let Err(error) = done {
+                    tracing::warn!(%error, "a checkpoint could not be made");
+                }
+            }
             () = self.cancel.requested() => {}
+            () = tokio::time::sleep(PATIENCE) => {}
         }
     }
 
-    /// Makes records durable. An append is never dropped half way: one that doesn't answer after a cancel is left to itself,
-    /// and the session is closed to others until it does.
-    async fn append(&mut self, records: Vec<Record>) -> Result<Vec<Record>, NotDurable> {
-        let (journal, session, expected) = (self.journal.clone(), self.session.clone(), self.log.records);
-        let mut append: Append = Box::pin(async move {
-            let appended =
-                AssertUnwindSafe(async { journal.append(&session, expected, &records).await }).catch_unwind();
-            let panicked = |panic: Box<dyn Any + Send>| {
-                Err(JournalError::Storage(format!("it panicked: {}", panic_message(&*panic))))
-            };
-            (appended.await.unwrap_or_else(panicked), records)
-        });
+    /// Makes records durable. An append is never dropped half way: one that doesn't answer, although the run has to end, is
+    /// left to itself, and the session is closed to others until it does.
+    async fn append(&mut self, records: &Arc<[Record]>) -> Result<(), JournalError> {
+        let (journal, session, records) = (self.journal.clone(), self.session.clone(), records.clone());
+        let expected = self.log.records;
+        let mut append: Append = Box::pin(caught(async move { journal.append(&session, expected, &records).await }));
         self.log.stale = true;
-        let (appended, records) = tokio::select! {
-            biased;
-            done = &mut append => done,
-            () = self.cancel.requested_for(PATIENCE) => {
-                self.unanswered = Some(append);
-                (Err(JournalError::Storage(NO_ANSWER.into())), Vec::new())
+        let deadline = self.log.state.run().and_then(RunState::deadline);
+        let over = deadline.map(|deadline| self.clock.instant(deadline));
+        let patience = async {
+            tokio::select! {
+                () = self.cancel.requested() => {}
+                () = until(over) => {}
             }
+            tokio::time::sleep(PATIENCE).await;
         };
+        let answered = tokio::select! {
+            biased;
+            done = &mut append => Some(done),
+            () = patience => None,
+        };
+        let appended = answered.unwrap_or_else(|| {
+            self.unanswered = Some(append);
+            Err(JournalError::Storage(NO_ANSWER.into()))
+        });
         // Where others have gone on, the session is theirs, and to be opened anew.
         self.log.stale = matches!(appended, Err(JournalError::Storage(_)));
-        match appended {
-            Ok(()) => Ok(records),
-            Err(error) => Err(NotDurable { error, records }),
-        }
+        appended
     }
 
     fn take_in(&mut self, record: &Record) {
@@ -305,14 +321,21 @@ impl Driver {
         if let Record::ReplyAccepted { .. } | Record::Resumed = record {
             self.has_replied = true;
         }
+        if let Record::RunStarted { .. } | Record::Resumed = record {
+            self.has_begun = true;
+        }
         let before = self.log.state.transcript().len();
         let epoch = self.log.state.epoch();
-        let asked = if let Record::CallApproved { .. } = record { self.asked_calls() } else { Vec::new() };
+        let asked = match record {
+            Record::CallApproved { for_run: true, .. } => self.asked_calls(),
+            Record::CallApproved { call_id, .. } => vec![call_id.clone()],
+            _ => Vec::new(),
+        };
         apply(&mut self.log.state, record);
         let publish = |event| self.publisher.publish(&event);
         match record {
             Record::RunStarted { run, .. } => {
-                self.stop = CancellationToken::new();
+                self.stop = Stop::default();
                 self.has_replied = false;
                 // One that a crash had left open has made room for it. What waited there is handed back with this one.
                 self.waited = self.ending.take().map(|report| report.undelivered).unwrap_or_default();
@@ -321,6 +344,8 @@ impl Driver {
             Record::Queued { .. } => {
                 self.log.state.queue().last().cloned().into_iter().map(Event::Queued).for_each(publish)
             }
+            // What has waited since before the crash.
+            Record::Resumed => self.log.state.queue().iter().cloned().map(Event::Queued).for_each(publish),
             Record::Withdrawn { .. } => taken_back.into_iter().map(Event::Withdrawn).for_each(publish),
             Record::Requeued { id, .. } => {
                 let queued = self.log.state.queue().iter().find(|queued| queued.id == *id).cloned();
@@ -344,6 +369,8 @@ impl Driver {
             Record::CallClosed { result } => {
                 if let Message::ToolResult(result) = &**result {
                     self.begun.remove(&result.tool_call_id);
+                    self.validated.remove(&result.tool_call_id);
+                    self.asked.remove(&result.tool_call_id);
                 }
                 publish(Event::ToolEnded { result: result.clone() });
             }
@@ -351,7 +378,7 @@ impl Driver {
             Record::Interrupted => publish(Event::Interrupted),
             Record::Expired => publish(Event::Expired),
             Record::Halted { still_running } => {
-                self.stop = CancellationToken::new();
+                self.stop = Stop::default();
                 publish(Event::Halted { still_running: still_running.clone() });
             }
             _ => {}
@@ -368,19 +395,26 @@ impl Driver {
         asked.map(|call| call.call.id.clone()).collect()
     }
 
-    /// Starts what is due and not yet in flight. A review that isn't due any more, because somebody has said something
-    /// meanwhile, is dropped.
+    /// Starts what is due and not yet in flight; nothing, when the time is up. A review that isn't due any more, because
+    /// somebody has said something meanwhile, is dropped.
     fn start_due(&mut self) {
         self.wake = None;
+        let deadline = self.log.state.run().and_then(RunState::deadline);
+        if deadline.is_some_and(|deadline| self.clock.now() >= deadline) {
+            self.wake = Some(Instant::now());
+            return;
+        }
         let epoch = self.log.state.epoch();
         let outdated = |it: &InFlight| it.id.kind == TaskKind::Review && it.id.epoch != epoch;
         for (_, outdated) in self.in_flight.extract_if(|_, it| outdated(it)) {
             outdated.task.abort();
-            self.started.remove(&outdated.id);
+            self.started.remove(&outdated.id.call_id);
         }
         let mut start = Vec::new();
+        // A wide reply has many calls, of which one has changed: nothing is copied of the others.
+        let is_new = |call: &ToolCall| !self.started.contains(&call.id);
         for effect in due(&self.log.state) {
-            let (epoch, work) = match effect {
+            start.push(match effect {
                 Effect::CallModel { epoch, model } => {
                     if self.call.is_none() {
                         let transcript = self.log.state.transcript().clone();
@@ -388,9 +422,12 @@ impl Driver {
                     }
                     continue;
                 }
-                Effect::Ask { call, question, digest } => {
-                    if self.asked.insert(digest.clone()) {
+                Effect::Ask { call, question } => {
+                    if !self.asked.contains(&call.id) {
+                        self.asked.insert(call.id.clone());
+                        let digest = self.log.state.batch().and_then(|batch| Some(batch.digest(batch.get(&call.id)?)));
                         let (call, text) = (Arc::new(call.clone()), question.to_owned());
+                        let digest = digest.unwrap_or_default();
                         self.publisher.publish(&Event::Asked(Question { call, text, digest }));
                     }
                     continue;
@@ -399,26 +436,31 @@ impl Driver {
                     self.wake = Some(self.clock.instant(at));
                     continue;
                 }
-                Effect::Stop => continue,
-                Effect::Compact { epoch, model, messages } => {
+                Effect::Compact { epoch, model, messages } if !self.started.contains("") => {
                     (epoch, Work::Compact { model, messages: messages.to_vec() })
                 }
-                Effect::Review { epoch } => match self.log.state.transcript().last() {
+                Effect::Review { epoch } if !self.started.contains("") => match self.log.state.transcript().last() {
                     Some(reply) => (epoch, Work::Review { reply: reply.clone() }),
                     None => continue,
                 },
-                Effect::Gate { epoch, call, approved: true } => (epoch, Work::Validate(call.clone())),
-                Effect::Gate { epoch, call, approved: false } => (epoch, Work::Gate(call.clone())),
-                Effect::StartTool { epoch, call, key } => (epoch, Work::Tool { call: call.clone(), key }),
-                Effect::Discover { epoch, call, key } => (epoch, Work::Discover { call: call.clone(), key }),
-            };
-            start.push((work.id(epoch), work));
+                Effect::Gate { epoch, call, approved } if is_new(call) => match approved {
+                    true => (epoch, Work::Validate(call.clone())),
+                    false => (epoch, Work::Gate(call.clone())),
+                },
+                Effect::StartTool { epoch, call, key } if is_new(call) => {
+                    (epoch, Work::Tool { call: call.clone(), key })
+                }
+                Effect::Discover { epoch, call, key } if is_new(call) => {
+                    (epoch, Work::Discover { call: call.clone(), key })
+                }
+                _ => continue,
+            });
         }
-        for (id, work) in start {
-            if self.started.insert(id.clone()) {
-                let task = self.spawn(work);
-                self.in_flight.insert(task.id(), InFlight { id, task });
-            }
+        for (epoch, work) in start {
+            let id = work.id(epoch);
+            self.started.insert(id.call_id.clone());
+            let task = self.spawn(work);
+            self.in_flight.insert(task.id(), InFlight { id, task });
         }
     }
 
@@ -472,6 +514,13 @@ impl Driver {
     fn cancel_requested(&self) -> bool {
         !self.cancel_seen && self.cancel.token.is_cancelled()
     }
+}
+
+/// A journal that panics has failed, and no more.
+async fn caught<T>(journal: impl Future<Output = Result<T, JournalError>>) -> Result<T, JournalError> {
+    let panicked =
+        |panic: Box<dyn Any + Send>| JournalError::Storage(format!("it panicked: {}", panic_message(&*panic)));
+    AssertUnwindSafe(journal).catch_unwind().await.unwrap_or_else(|panic| Err(panicked(panic)))
 }
 
 /// What a tool tells next. `None` as long as none has started.

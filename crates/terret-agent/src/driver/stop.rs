@@ -7,8 +7,8 @@ use std::time::Duration;
 use terret_llm::{Money, Usage};
 use tokio::time::Instant;
 
-use super::Driver;
 use super::task::TaskKind;
+use super::{Driver, clock};
 use crate::machine::Input;
 
 impl Driver {
@@ -25,7 +25,7 @@ impl Driver {
             None => (Usage::default(), Money::ZERO),
         };
         for left in [self.agent.0.grace, Duration::from_millis(100)] {
-            for (more, its_cost) in self.join_until(Instant::now() + left).await {
+            for (more, its_cost) in self.join_until(clock::from(Instant::now(), left)).await {
                 usage += more;
                 cost += its_cost;
             }
@@ -38,7 +38,7 @@ impl Driver {
         self.unstoppable.extend(left.map(|it| (it.id.call_id, it.task)));
         let epoch = self.log.state.epoch();
         let calls = self.log.state.batch().into_iter().flat_map(|batch| &batch.calls).map(|call| &call.call.id);
-        let never_begun = calls.filter(|id| self.begun.get(*id).is_some_and(|begun| !begun.load(Ordering::Acquire)));
+        let never_begun = calls.filter(|id| self.begun.get(*id).is_some_and(|begun| !begun.load(Ordering::SeqCst)));
         let mut inputs: VecDeque<Input> =
             never_begun.map(|id| Input::NeverBegun { epoch, call_id: id.clone() }).collect();
         self.begun.clear();

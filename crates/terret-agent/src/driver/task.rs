@@ -33,8 +33,8 @@ pub(super) enum Work {
     Discover { call: ToolCall, key: String },
 }
 
-/// Tells tasks apart.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// What a task is.
+#[derive(Clone, Debug)]
 pub(super) struct TaskId {
     pub(super) kind: TaskKind,
     pub(super) epoch: Epoch,
@@ -42,7 +42,7 @@ pub(super) struct TaskId {
     pub(super) call_id: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TaskKind {
     Compact,
     Review,
@@ -151,7 +151,7 @@ impl Driver {
             Err(error) => (error.id(), None),
         };
         let InFlight { id, .. } = self.in_flight.remove(&id)?;
-        self.started.remove(&id);
+        self.started.remove(&id.call_id);
         let TaskId { kind, epoch, call_id } = id;
         Some(match (finished, kind) {
             (Some(Finished::Summarised(Ok(Summary { text: summary, usage }), cost)), _) => {
@@ -237,10 +237,12 @@ async fn run_tool(
     if let Err(output) = parts.hooks.before_tool(call, &arguments).await {
         return output;
     }
+    // Said before the question, so that who stops everything at this moment is seen here, or sees it.
+    begun.store(true, Ordering::SeqCst);
     if context.cancel.is_cancelled() {
+        begun.store(false, Ordering::SeqCst);
         return ToolOutput::error("The tool was stopped before it started.");
     }
-    begun.store(true, Ordering::Release);
     let time_limit = tool.time_limit().or(parts.tool_time_limit);
     let output = within(time_limit, parts.grace, context, |context| caught(tool, arguments, context)).await;
     for_the_model(agent, call, output).await

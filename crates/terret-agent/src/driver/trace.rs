@@ -113,7 +113,8 @@ pub(super) fn tool_ended(output: &ToolOutput) {
 
 /// Input tokens are all of them here, cached ones included; that is how the conventions count.
 fn usage(span: &Span, usage: &Usage) {
-    span.record("gen_ai.usage.input_tokens", usage.input + usage.cache_read + usage.cache_write);
+    let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+    span.record("gen_ai.usage.input_tokens", input);
     span.record("gen_ai.usage.output_tokens", usage.output);
     span.record("gen_ai.usage.cache_read.input_tokens", usage.cache_read);
     span.record("gen_ai.usage.cache_creation.input_tokens", usage.cache_write);

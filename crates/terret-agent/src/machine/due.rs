@@ -27,7 +27,7 @@ fn of_call<'a>(state: &'a State, batch: &'a Batch, it: &'a Call) -> Option<Effec
     let key = || batch.idempotency_key(it);
     match &it.stage {
         CallStage::Gating { approved } => Some(Effect::Gate { epoch, call, approved: *approved }),
-        CallStage::Asked { question } => Some(Effect::Ask { call, question, digest: batch.digest(it) }),
+        CallStage::Asked { question } => Some(Effect::Ask { call, question }),
         CallStage::Open => Some(Effect::StartTool { epoch, call, key: key() }),
         CallStage::InDoubt => Some(Effect::Discover { epoch, call, key: key() }),
         CallStage::Allowed | CallStage::Interrupted | CallStage::Closed(_) => None,

@@ -38,14 +38,12 @@ pub enum Effect<'a> {
         /// A person has approved it: the gate isn't asked.
         approved: bool,
     },
-    /// Wait for a person's answer.
+    /// Wait for a person's answer, which has to name the call's [`Batch::digest`](super::Batch::digest).
     Ask {
         /// The call.
         call: &'a ToolCall,
         /// The question.
         question: &'a str,
-        /// To be named by the answer.
-        digest: String,
     },
     /// Run a tool.
     StartTool {

@@ -92,7 +92,7 @@ pub struct ToolContext {
     pub call_id: String,
     /// The same for every attempt at this call, and different for every other call.
     pub idempotency_key: String,
-    /// Fires when the run is cancelled or interrupted, and when the call's time is up.
+    /// Fires when the run is cancelled or interrupted, when the call's time is up, and at the latest when the run has ended.
     pub cancel: CancellationToken,
     /// Where the tool tells how it is getting on.
     pub progress: ProgressSender,

@@ -96,11 +96,10 @@ impl Session {
     /// The gate asks, and this is what an answer has to name.
     pub(crate) fn asks_about(&mut self, call_id: &str) -> String {
         self.gate_says(call_id, Verdict::Ask { question: "may it?".into() });
-        let digest = |effect| match effect {
-            Effect::Ask { call, digest, .. } if call.id == call_id => Some(digest),
-            _ => None,
-        };
-        due(&self.state).into_iter().find_map(digest).expect("a question")
+        let asks = |effect: &Effect<'_>| matches!(effect, Effect::Ask { call, .. } if call.id == call_id);
+        assert!(due(&self.state).iter().any(asks), "a question");
+        let batch = self.state.batch().unwrap();
+        batch.digest(batch.get(call_id).unwrap())
     }
 
     pub(crate) fn finishes(&mut self, call_id: &str, output: &str) -> Vec<Record> {

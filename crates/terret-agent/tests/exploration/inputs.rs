@@ -135,7 +135,9 @@ fn completions(machine: &dyn Machine, state: &State, scenario: &Scenario) -> Vec
                     add(Input::GateDecided { epoch, call_id: call.id.clone(), verdict });
                 }
             }
-            Effect::Ask { call, digest, .. } => {
+            Effect::Ask { call, .. } => {
+                let batch = state.batch().unwrap();
+                let digest = batch.digest(batch.get(&call.id).unwrap());
                 for answer in answers() {
                     add(Input::Answered { call_id: call.id.clone(), digest: digest.clone(), answer });
                 }

@@ -4,9 +4,16 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::{iter, once};
 use terret_agent::machine::Outcome;
 use terret_agent::{Agent, AgentBuilder, EffectClass, Event, FnTool, Report, Run, tool};
-use terret_llm::{Message, ScriptedModel, ScriptedReply, ToolCall, ToolResultMessage};
+use terret_llm::wire::WireFormat;
+use terret_llm::{
+    BlockKind, Draft, ErrorKind, Message, Model, ModelError, ModelSpec, ReplyStream, Request, ScriptedModel,
+    ScriptedReply, ToolCall, ToolResultMessage, Usage,
+};
+use tokio_util::sync::CancellationToken;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 pub(crate) struct Add {
@@ -90,4 +97,35 @@ impl Ran {
 
 pub(crate) fn text(result: &ToolResultMessage) -> String {
     result.content.iter().filter_map(|content| content.as_text()).collect()
+}
+
+/// A model that tells its usage at the beginning, as some do, and then goes on for ever.
+pub(crate) struct Talkative {
+    pub(crate) spec: Arc<ModelSpec>,
+    usage: Usage,
+}
+
+impl Talkative {
+    pub(crate) fn new(usage: Usage) -> Self {
+        Self { spec: Arc::new(ModelSpec::new("test", "slow", WireFormat::from("test"))), usage }
+    }
+}
+
+impl Model for Talkative {
+    fn spec(&self) -> &Arc<ModelSpec> {
+        &self.spec
+    }
+
+    fn stream(&self, _request: Request, cancel: CancellationToken) -> ReplyStream {
+        let mut draft = Draft::new(&self.spec);
+        *draft.usage_mut() = self.usage;
+        draft.block(BlockKind::Text, "well, ");
+        let mut begun = Vec::new();
+        begun.extend(std::iter::from_fn(|| draft.next_event()));
+        let end = async move {
+            cancel.cancelled().await;
+            iter(draft.fail(ModelError::new(ErrorKind::Aborted, "cancelled")))
+        };
+        ReplyStream::new(iter(begun).chain(once(end).flatten()))
+    }
 }
