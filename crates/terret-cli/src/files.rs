@@ -11,13 +11,31 @@ use crate::exit::{Exit, Problem};
 /// The bytes of a plain file, or `None` where there is none. What is no plain file, or has more than `most` bytes, is an
 /// error; a named pipe is not waited for.
 pub(crate) fn read(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
-    let file = match open(path) {
-        Ok(file) => file,
-        // A file where a folder would have to be is none of ours.
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    existing(path)?.map(|file| read_all(&file, most)).transpose()
+}
+
+/// The same of a path that was judged, which is absolute and without links. Whoever puts a link into its place meanwhile
+/// makes this fail.
+pub(crate) fn read_judged(real: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
+    let Some(file) = existing(real)? else { return Ok(None) };
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd as _;
+        let opened = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        if opened.is_ok_and(|opened| opened != real) {
+            return Err(io::Error::other("it was replaced meanwhile"));
+        }
+    }
     read_all(&file, most).map(Some)
+}
+
+fn existing(path: &Path) -> io::Result<Option<File>> {
+    match open(path) {
+        Ok(file) => Ok(Some(file)),
+        // A file where a folder would have to be is none of ours.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The bytes of an open plain file.

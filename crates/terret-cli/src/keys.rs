@@ -98,7 +98,7 @@ fn from_file(path: &Path) -> Result<SecretString, Problem> {
 
 async fn from_command(command: &str, origin: &str) -> Result<SecretString, Problem> {
     let problem = |reason: &str| refused(format!("the command for the key, in {origin}, {reason}"));
-    let (shell, option) = if cfg!(windows) { ("cmd", "/C") } else { ("sh", "-c") };
+    let (shell, option) = if cfg!(windows) { ("cmd", "/C") } else { ("/bin/sh", "-c") };
     let mut process = tokio::process::Command::new(shell);
     process.arg(option).arg(command).stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
     let mut output = std::pin::pin!(process.output());

@@ -12,6 +12,13 @@ use crate::places;
 /// The workspace of a run, and how its commands are run.
 pub(crate) fn workspace(args: &RunArgs, folder: &Path) -> Result<(Workspace, BashOptions), Problem> {
     let problem = |error: std::io::Error| Problem::usage(format!("can't work in {}: {error}", folder.display()));
+    let mut folders = args.add_dir.iter().filter_map(|further| further.canonicalize().ok()).chain([folder.to_owned()]);
+    if args.permission_mode != PermissionMode::Full && folders.any(|folder| folder.parent().is_none()) {
+        return Err(Problem::usage(
+            "can't work in /: nothing would be outside, where commands may not write; use a folder further down (-C DIR), or \
+             --permission-mode full",
+        ));
+    }
     let mut workspace = Workspace::new(folder).map_err(problem)?.profile(match args.permission_mode {
         PermissionMode::ReadOnly => Profile::ReadOnly,
         PermissionMode::Workspace | PermissionMode::Ask => Profile::Workspace,

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use terret::agent::machine::{Limits, RunId};
 use terret::agent::{Agent, Journal as _, JournalError, Session, SessionId};
-use terret::llm::Message;
+use terret::llm::{Message, Money};
 use terret::store::{GivenRules, Reading, SessionInfo, Setup, SqliteJournal, StoreError};
 
 use crate::cli::RunArgs;
 use crate::exit::{Exit, Problem};
-use crate::output::{self, Table};
+use crate::output::{self, Patience, Table, patiently};
 use crate::places;
 
 /// The session that was asked for. Nothing of it is made or changed yet.
@@ -58,7 +58,12 @@ pub(crate) struct Interrupted {
     pub(crate) limits: Limits,
     /// Unix milliseconds.
     pub(crate) deadline: Option<i64>,
+    /// What it had cost when it was interrupted.
+    pub(crate) cost: Money,
 }
+
+/// What is said while lists take their time.
+pub(crate) const READING: &str = "reading the sessions";
 
 /// Finds out which session is meant. Asks on a terminal, if need be.
 pub(crate) fn choose(args: &mut RunArgs) -> Result<Chosen, Problem> {
@@ -115,7 +120,7 @@ fn unknown(error: &StoreError, meant: &str) -> Problem {
 /// The session of a folder that was last added to.
 fn last(journal: &SqliteJournal, folder: &Path) -> Result<SessionInfo, Problem> {
     let here = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let infos = journal.list().map_err(|error| failed(&error))?;
+    let infos = patiently(READING, || journal.list()).map_err(|error| failed(&error))?;
     infos.into_iter().find(|info| is_of(info, &here)).ok_or_else(|| {
         Problem::usage(format!(
             "there is no session in {} yet; `terret sessions list` shows those of other folders, and -r ID goes on with one",
@@ -137,7 +142,7 @@ fn pick(journal: &SqliteJournal) -> Result<SessionInfo, Problem> {
              with the last one of this folder",
         ));
     }
-    let infos = journal.list().map_err(|error| failed(&error))?;
+    let infos = patiently(READING, || journal.list()).map_err(|error| failed(&error))?;
     let here = Path::new(".").canonicalize().unwrap_or_default();
     let some_here = infos.iter().any(|info| is_of(info, &here));
     let table = Table::of(&infos).only(|info| !some_here || is_of(info, &here)).first(MOST).numbered();
@@ -195,7 +200,9 @@ impl Chosen {
                 (journal, id)
             }
         };
+        let opening = matches!(self, Chosen::Old { .. }).then(|| Patience::new("opening the session"));
         let session = agent.open(Arc::new(journal.clone()), id.clone()).await.map_err(refused)?;
+        drop(opening);
         if !matches!(self, Chosen::Old { info, .. } if info.setup == *setup) {
             self.set_up(id, setup)?;
         }
@@ -212,6 +219,7 @@ impl Chosen {
                 run: run.id.clone(),
                 limits: run.limits,
                 deadline: run.deadline(),
+                cost: run.spent.cost,
             }),
         };
         Ok(Opened { session, interrupted, kept: true, messages: transcript.len(), unanswered })

@@ -26,11 +26,12 @@ impl Listing {
     /// Adds a line that counts as an entry. Returns whether it still fitted.
     pub(crate) fn entry(&mut self, line: &str) -> bool {
         if self.entries >= self.limit {
-            self.full = Some(Full::Entries);
+            self.full.get_or_insert(Full::Entries);
             return false;
         }
-        self.entries += 1;
-        self.line(line)
+        let fits = self.line(line);
+        self.entries += usize::from(fits);
+        fits
     }
 
     /// Adds a line that doesn't count. Returns whether it still fitted.

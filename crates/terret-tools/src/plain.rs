@@ -8,7 +8,7 @@
 //! - A carriage return that doesn't end a line starts it anew: of a progress bar, the last state stays. A backspace
 //!   takes a character back.
 //! - Bytes that aren't UTF-8 become U+FFFD, one for each run of them. Other control characters are dropped.
-//! - Characters that turn the writing direction or hide text become visible, as in `\u{202e}`.
+//! - Characters that turn the writing direction, hide text or have no width become visible, as in `\u{202e}`.
 //!
 //! A line is held back until it ends, up to [`LINE`] bytes of it; a part that has been let go is not overwritten any
 //! more. So memory is bounded whatever comes. Every character is looked at once.
@@ -45,10 +45,13 @@ enum State {
     StringEscape,
 }
 
-/// Whether a character is invisible and changes how others are seen: bidirectional controls, and tags.
+/// Whether a character is invisible and turns, joins or hides what stands around it: bidirectional controls, characters
+/// without a width, fillers, and tags. The two joiners stay, because scripts and emoji need them.
 pub(crate) fn is_invisible_control(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        || matches!(c, '\u{e0000}'..='\u{e007f}')
+        || matches!(c, '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
+        || matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}')
+        || matches!(c, '\u{e0000}'..='\u{e01ef}')
 }
 
 impl Plain {
@@ -61,6 +64,10 @@ impl Plain {
             joined = [&std::mem::take(&mut self.partial), bytes].concat();
             &joined
         };
+        // By far the quicker way, as long as all is well but for a character that isn't complete yet.
+        let (most, end) = bytes.split_at(bytes.len() - begun_character(bytes));
+        let (text, bytes) = std::str::from_utf8(most).map_or(("", bytes), |text| (text, end));
+        self.text(text, out);
         for chunk in bytes.utf8_chunks() {
             self.text(chunk.valid(), out);
             let invalid = chunk.invalid();
@@ -89,13 +96,17 @@ impl Plain {
     fn text(&mut self, text: &str, out: &mut String) {
         let mut rest = text;
         while !rest.is_empty() {
-            if self.state == State::Text {
-                let end = rest.bytes().position(is_special).unwrap_or(rest.len());
-                let (ordinary, special) = rest.split_at(end);
-                if !ordinary.is_empty() {
-                    self.write(ordinary, out);
-                }
+            let may_be_special = |byte: u8| BEGINS_SPECIAL.get(usize::from(byte)) == Some(&true);
+            if self.state == State::Text && !rest.bytes().next().is_some_and(may_be_special) {
+                let (ordinary, special) = rest.split_at(ordinary(rest));
+                self.ordinary(ordinary, out);
                 rest = special;
+            }
+            if self.state == State::Text
+                && let Some(behind) = behind_control_sequence(rest)
+            {
+                rest = behind;
+                continue;
             }
             let mut chars = rest.chars();
             if let Some(c) = chars.next() {
@@ -103,6 +114,19 @@ impl Plain {
             }
             rest = chars.as_str();
         }
+    }
+
+    /// Text in which nothing but line feeds means more than itself. Lines that are complete needn't be held back.
+    fn ordinary(&mut self, text: &str, out: &mut String) {
+        let Some((first, rest)) = text.split_once('\n') else {
+            return self.write(text, out);
+        };
+        self.write(first, out);
+        self.control('\n', out);
+        let complete = memchr::memrchr(b'\n', rest.as_bytes()).map_or(0, |end| end + 1);
+        let (complete, begun) = rest.split_at(complete);
+        out.push_str(complete);
+        self.write(begun, out);
     }
 
     /// A character of a sequence, or one that might mean more than itself.
@@ -145,6 +169,7 @@ impl Plain {
                 self.line.clear();
                 self.line_begun = false;
                 self.returned = false;
+                self.after_invalid = false;
             }
             '\r' => self.returned = true,
             '\u{8}' => {
@@ -173,6 +198,9 @@ impl Plain {
     }
 
     fn write(&mut self, text: &str, out: &mut String) {
+        if text.is_empty() {
+            return;
+        }
         self.after_invalid = false;
         if std::mem::take(&mut self.returned) {
             self.line.clear();
@@ -191,9 +219,74 @@ impl Plain {
     }
 }
 
-/// Whether a byte is a control, or begins a character that may be a C1 control or an invisible one.
-fn is_special(byte: u8) -> bool {
-    byte < 0x20 || matches!(byte, 0x7f | 0xc2 | 0xd8 | 0xe2 | 0xf3)
+/// How many bytes at the end may be the beginning of a character.
+fn begun_character(bytes: &[u8]) -> usize {
+    let needed = |lead| match lead {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => 1,
+    };
+    let lead = bytes.iter().rev().take(3).position(|byte| !matches!(byte, 0x80..=0xbf));
+    let begun = lead.map_or(0, |back| back + 1);
+    match bytes.iter().nth_back(begun.saturating_sub(1)) {
+        Some(lead) if begun > 0 && needed(*lead) > begun => begun,
+        _ => 0,
+    }
+}
+
+/// How many bytes at the beginning of a text are characters that mean nothing but themselves, or line feeds.
+fn ordinary(text: &str) -> usize {
+    /// Compilers turn a test of so many bytes into a few instructions.
+    const BLOCK: usize = 32;
+
+    let is_special_at = |at| text.get(at..).and_then(|rest| rest.chars().next()).is_some_and(is_special);
+    for (block, number) in text.as_bytes().chunks(BLOCK).zip(0..) {
+        if block.iter().fold(false, |any, byte| any | begins_special(*byte)) {
+            let bytes = block.iter().zip(number * BLOCK..);
+            let mut suspects = bytes.filter(|(byte, _)| BEGINS_SPECIAL.get(usize::from(**byte)) == Some(&true));
+            if let Some((_, at)) = suspects.find(|(_, at)| is_special_at(*at)) {
+                return at;
+            }
+        }
+    }
+    text.len()
+}
+
+/// Whether a byte may begin a special character. Without branches, so that it is done to a block at once.
+const fn begins_special(byte: u8) -> bool {
+    let control = (byte < b' ') & (byte != b'\n') & (byte != b'\t') | (byte == 0x7f);
+    let of_two = (byte == 0xc2) | (byte == 0xd8);
+    let of_more = (byte == 0xe1) | (byte == 0xe2) | (byte == 0xe3) | (byte == 0xef) | (byte == 0xf3);
+    control | of_two | of_more
+}
+
+/// The same for each byte, which is quicker for one at a time.
+static BEGINS_SPECIAL: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = u8::MAX;
+    loop {
+        #[allow(clippy::indexing_slicing, reason = "every byte is within, and the compiler does it")]
+        {
+            table[byte as usize] = begins_special(byte);
+        }
+        if byte == 0 {
+            break table;
+        }
+        byte -= 1;
+    }
+};
+
+/// What follows a control sequence that is as they should be, and all there. Most are: colours.
+fn behind_control_sequence(text: &str) -> Option<&str> {
+    let sequence = text.strip_prefix("\x1b[")?;
+    let end = sequence.bytes().take(CONTROL_SEQUENCE / 2).position(|byte| !matches!(byte, b' '..=b'?'))?;
+    let (_, rest) = sequence.split_at_checked(end)?;
+    rest.strip_prefix(|end| matches!(end, '@'..='~'))
+}
+
+fn is_special(c: char) -> bool {
+    !matches!(c, '\n' | '\t') && (c.is_control() || is_invisible_control(c))
 }
 
 #[cfg(test)]
@@ -240,8 +333,15 @@ mod tests {
         (b"\x00\x01a\x7fb\x07", "ab"),
         (b"a\xff\xfe\x80b\xc3", "a\u{fffd}b\u{fffd}"),
         (b"caf\xe9!", "caf\u{fffd}!"),
+        (b"\xff\n\xff\xff\n", "\u{fffd}\n\u{fffd}\n"),
         // Direction and tags.
         ("a\u{202e}b\u{2066}c\u{e0041}".as_bytes(), "a\\u{202e}b\\u{2066}c\\u{e0041}"),
+        // What has no width, but not what joins letters and emoji.
+        ("a\u{200b}b\u{2060}c\u{feff}d\u{3164}".as_bytes(), "a\\u{200b}b\\u{2060}c\\u{feff}d\\u{3164}"),
+        (
+            "\u{645}\u{200c}\u{62e} \u{1f468}\u{200d}\u{1f469}".as_bytes(),
+            "\u{645}\u{200c}\u{62e} \u{1f468}\u{200d}\u{1f469}",
+        ),
     ];
 
     #[test]
@@ -261,6 +361,23 @@ mod tests {
             plain.finish(&mut out);
             assert_eq!(out, *expected, "{:?}", bytes.escape_ascii().to_string());
         }
+    }
+
+    #[test]
+    fn what_means_more_than_itself_is_found_wherever_it_stands() {
+        for c in (char::MIN..=char::MAX).filter(|c| is_special(*c)) {
+            for before in [0, 1, 31, 32, 33, 100] {
+                for filling in ["x", "\u{e9}", "\u{2014}", "\n"] {
+                    let before = filling.repeat(before);
+                    assert_eq!(ordinary(&format!("{before}{c}{}", "y".repeat(40))), before.len(), "{c:?}");
+                }
+            }
+        }
+        for c in (char::MIN..=char::MAX).filter(|c| is_special(*c)) {
+            assert!(begins_special(c.to_string().as_bytes()[0]), "{c:?}");
+        }
+        let text = "all of it \u{65e5}\u{672c}\t\u{1f600}\n".repeat(10);
+        assert_eq!(ordinary(&text), text.len());
     }
 
     #[test]

@@ -64,9 +64,11 @@ fn read_file(
         file => file?,
     };
     let fail = |error: io::Error| PathError::from_io(&located.shown, error);
-    let size = file.metadata().map_err(fail)?.len();
+    let metadata = file.metadata().map_err(fail)?;
+    let size = metadata.len();
     let mut reader = BufReader::with_capacity(64 * 1024, file);
     let kind = Kind::of(reader.fill_buf().map_err(fail)?);
+    workspace.note_seen(&located, &metadata);
     match kind {
         Kind::Empty => Ok(format!("{} is empty.", located.shown).into()),
         Kind::Image(media_type) => image(&located, reader, media_type),
@@ -155,12 +157,24 @@ impl Page {
                 page.more = true;
                 page.too_long = page.lines == 0;
                 page.bytes.truncate(if page.too_long { BEGINNING } else { before });
+                if page.too_long {
+                    page.drop_part_of_character();
+                }
                 return Ok(page);
             }
             page.lines += 1;
         }
         page.more = !reader.fill_buf()?.is_empty();
         Ok(page)
+    }
+
+    /// A cut may have gone through a character.
+    fn drop_part_of_character(&mut self) {
+        if let Err(error) = std::str::from_utf8(&self.bytes)
+            && error.error_len().is_none()
+        {
+            self.bytes.truncate(error.valid_up_to());
+        }
     }
 }
 
@@ -178,12 +192,13 @@ fn text(located: &Located, first: u64, page: Page) -> Result<ToolOutput, ToolErr
     }
     let mut notes = Vec::new();
     if page.too_long {
+        let shown = page.bytes.len();
         notes.push(format!(
-            "Line {first} is longer than {} KB; its first {BEGINNING} bytes are shown. For more use bash, as in: sed -n \
+            "Line {first} is longer than {} KB; its first {shown} bytes are shown. For more use bash, as in: sed -n \
              {first}p FILE | cut -b {}-{}. The next line has offset={}.",
             MAX_BYTES / 1024,
-            BEGINNING + 1,
-            BEGINNING * 2,
+            shown + 1,
+            shown * 2,
             first + 1
         ));
     } else if page.more {

@@ -25,7 +25,8 @@ struct Details {
     diff: Option<String>,
 }
 
-/// The tool that writes a whole file. It makes the directories that are missing, and replaces what is there at once.
+/// The tool that writes a whole file. It makes the directories that are missing, and replaces what is there at once. A file that has
+/// changed since the tools of this workspace read or wrote it has to be read again first.
 pub fn write(workspace: &Workspace) -> FnTool {
     let workspace = workspace.clone();
     let description = "Creates or overwrites a file, with parent directories. To change part of a file, use edit.";
@@ -54,9 +55,13 @@ fn replace(workspace: &Workspace, arguments: &Arguments, cancel: &CancellationTo
     if !created && before.as_deref() == Some(bytes) {
         return Ok(format!("{} already has this content ({}).", located.shown, size(content)).into());
     }
-    if !target.replace(bytes, existing.as_ref(), || !cancel.is_cancelled())? {
-        return Err(ToolError::new(format!("Cancelled. {} was not written.", located.shown)));
+    if let Some(existing) = &existing {
+        workspace.check_seen(&located, existing)?;
     }
+    let Some(replaced) = target.replace(bytes, existing.as_ref(), || !cancel.is_cancelled())? else {
+        return Err(ToolError::new(format!("Cancelled. {} was not written.", located.shown)));
+    };
+    workspace.note_seen(&located, &replaced);
     let details = Details {
         diff: before.and_then(|before| diff::unified(&located.shown, &before, bytes)),
         path: located.shown,

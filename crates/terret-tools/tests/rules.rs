@@ -115,8 +115,42 @@ fn a_denial_finds_its_command_wherever_it_stands() {
         "A=1 rm x",
         "cat <(rm x)",
         "if rm x; then ls; fi",
+        "sudo -u bob rm x",
+        "sudo --user bob -- rm x",
+        "timeout -s KILL 5 rm x",
+        "ls | xargs -I {} rm {}",
+        "ls | xargs -I{} -d '\\n' rm {}",
+        "env -u A B=1 rm x",
+        "env -S 'rm x'",
+        "exec -a ls rm x",
+        "flock lock rm x",
+        "flock lock -c 'rm x'",
+        "busybox rm x",
+        "find . -name x -exec rm {} +",
+        "find . -exec sh -c 'rm \"$1\"' _ {} \\;",
+        "fd x -X rm",
+        "watch -n 1 'rm x'",
+        "ls | parallel rm {}",
+        "trap 'rm x' EXIT",
+        "bash -ce 'rm x'",
+        "bash -c -x 'rm x'",
+        "bash -o pipefail -c 'rm x'",
+        "su bob -c 'rm x'",
+        "\\time -f %e rm x",
+        // What can't be told beforehand.
+        "$'rm' x",
+        "x=rm; $x y",
+        "$(echo rm) x",
+        "/bin/r? x",
+        "r{m,} x",
+        "eval \"$x\"",
+        "bash -c \"$x\"",
+        r#"bash -c "bash -c \"bash -c 'bash -c rm'\"""#,
     ] {
         assert_eq!(given.bash(command), "deny", "{command}");
+    }
+    for command in ["sudo apt rm x", "ls | xargs grep rm", "find . -name rm", "cargo $x", "echo {} \"$rm\""] {
+        assert_eq!(given.bash(command), "allow", "{command}");
     }
     assert_eq!(given.bash("echo rm; cargo rm"), "allow");
 }
@@ -154,6 +188,7 @@ fn paths_are_judged_by_where_they_lead() {
     assert_eq!(given.path("read", "a/../.env"), "deny");
     assert_eq!(given.path("read", "open/key"), "deny", "a link into a forbidden folder");
     assert_eq!(given.path("read", "README.md"), "allow");
+    assert_eq!(given.path("read", "/elsewhere/.env"), "deny", "a denied name, in any folder");
 }
 
 #[test]

@@ -28,8 +28,10 @@ pub(crate) fn result(look: Look, width: usize, result: &ToolResultMessage) -> Ve
     let details = result.details.as_ref().and_then(|details| serde_json::to_value(details).ok());
     let diff = details.as_ref().and_then(|details| details.get("diff")?.as_str());
     let most = if diff.is_some() { 1 } else { OF_RESULT };
+    // How it ended, and how it began.
+    let end = if lines.len() > most { most / 2 } else { 0 };
     let mut rows = Vec::new();
-    for (n, line) in lines.iter().take(most).enumerate() {
+    for (n, line) in lines.iter().take(most - end).enumerate() {
         let lead = if n == 0 { look.paint(style, mark) } else { " ".into() };
         rows.push(format!("  {lead} {}", look.paint(DIM, &fit(line, width.saturating_sub(4)))));
     }
@@ -40,7 +42,15 @@ pub(crate) fn result(look: Look, width: usize, result: &ToolResultMessage) -> Ve
         Some(diff) => rows.extend(changes(look, width, diff, OF_DIFF)),
         None => rows.extend(more(look, lines.len(), most)),
     }
+    for line in lines.iter().skip(lines.len() - end) {
+        rows.push(format!("    {}", look.paint(DIM, &fit(line, width.saturating_sub(4)))));
+    }
     rows
+}
+
+/// That it is not known, because it was stopped.
+pub(crate) fn stopped(look: Look) -> String {
+    format!("  {} {}", look.paint(BAD, "✗"), look.paint(DIM, "stopped"))
 }
 
 /// What somebody has to decide about, in full as far as that can be read.
@@ -67,6 +77,13 @@ pub(crate) fn question(look: Look, width: usize, call: &ToolCall, text: &str) ->
     }
     rows.extend(clean(text).lines().map(|line| look.paint(DIM, &format!("  {line}"))));
     rows
+}
+
+/// What a question is about, on a line.
+pub(crate) fn reminder(look: Look, width: usize, call: &ToolCall) -> String {
+    let name = line(&call.name);
+    let text = format!("? {name} {}", headline(call));
+    look.paint(ASKING, &fit(&text, width))
 }
 
 /// The arguments as somebody can edit them.

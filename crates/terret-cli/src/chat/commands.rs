@@ -40,12 +40,14 @@ pub(crate) const COMMANDS: [(&str, &str); 12] = [
     ("/quit", "leave; the session is kept"),
 ];
 
-pub(crate) const KEYS: [(&str, &str); 9] = [
+pub(crate) const KEYS: [(&str, &str); 11] = [
     ("Enter", "say it; a model at work hears it before its next call"),
     ("Alt-Enter", "say it when the model is done; else a new line"),
     ("Ctrl-J, \\ Enter", "a new line"),
     ("Esc, Ctrl-C", "interrupt the model; what it has done stays"),
     ("Up, Down", "what was said before; Up takes a queued message back"),
+    ("Ctrl-R", "find what was said before; again: what was said before that"),
+    ("Tab, Ctrl-G", "complete a command or a path; type on in $EDITOR"),
     ("Ctrl-A E, Alt-B F", "to the begin, to the end, a word back and forth"),
     ("Ctrl-U K W Y", "delete to the begin, to the end, a word; put it back"),
     ("Ctrl-L, Ctrl-Z", "clear the screen; stop the program until fg"),

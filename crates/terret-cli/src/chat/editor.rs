@@ -55,6 +55,20 @@ impl Editor {
         self.at += text.len();
     }
 
+    /// The word before the cursor, up to it.
+    pub(crate) fn word(&self) -> &str {
+        let before = self.text.get(..self.at).unwrap_or_default();
+        before.rsplit(char::is_whitespace).next().unwrap_or_default()
+    }
+
+    /// Another word in place of that one.
+    pub(crate) fn replace_word(&mut self, word: &str) {
+        let from = self.at - self.word().len();
+        self.text.replace_range(from..self.at, "");
+        self.at = from;
+        self.insert(word);
+    }
+
     pub(crate) fn left(&mut self) {
         self.at = self.before(self.at);
     }

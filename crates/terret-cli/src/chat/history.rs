@@ -72,6 +72,22 @@ impl History {
         Some(said.clone())
     }
 
+    /// The last but so many that has this in it, whatever the case of its letters.
+    pub(crate) fn find(&self, what: &str, passed: usize) -> Option<&str> {
+        let what = what.to_lowercase();
+        let mut hits: Vec<&str> = Vec::new();
+        for said in self.said.iter().rev().filter(|said| said.to_lowercase().contains(&what)) {
+            // What was said twice is one hit.
+            if !hits.contains(&said.as_str()) {
+                hits.push(said);
+            }
+            if hits.len() > passed {
+                return Some(said);
+            }
+        }
+        None
+    }
+
     /// What is shown is being changed.
     pub(crate) fn leave(&mut self) {
         self.at = None;
@@ -115,5 +131,15 @@ mod tests {
         assert_eq!(history.later().as_deref(), Some("two"));
         assert_eq!(history.later().as_deref(), Some("draft"));
         assert_eq!(history.later(), None);
+    }
+
+    #[test]
+    fn what_was_said_is_found_by_what_is_in_it() {
+        let said = ["fix the test", "Test it", "other", "Test it"].map(String::from).to_vec();
+        let history = History { said, at: None, file: None };
+        assert_eq!(history.find("test", 0), Some("Test it"));
+        assert_eq!(history.find("test", 1), Some("fix the test"));
+        assert_eq!(history.find("test", 2), None);
+        assert_eq!(history.find("nothing", 0), None);
     }
 }

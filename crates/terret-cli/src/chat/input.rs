@@ -6,9 +6,13 @@ use crossterm::event::{Event, EventStream, KeyEvent, KeyEventKind};
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 
+use super::look::Look;
+
 /// What is typed: keys, or whole lines where the terminal can do no more.
 pub(crate) enum Input {
     Keys(Box<EventStream>),
+    /// Somebody else reads the keys for a while.
+    Resting,
     Lines(mpsc::UnboundedReceiver<String>),
 }
 
@@ -22,11 +26,25 @@ pub(crate) enum Typed {
 }
 
 impl Input {
-    pub(crate) fn keys() -> Self {
-        Input::Keys(Box::default())
+    /// As far as the terminal knows keys.
+    pub(crate) fn of(look: Look) -> Self {
+        if look.moves { Input::Keys(Box::default()) } else { Self::lines() }
     }
 
-    pub(crate) fn lines() -> Self {
+    /// Leaves the keys to somebody else. What is read in lines is read on.
+    pub(crate) fn rest(&mut self) {
+        if let Input::Keys(_) = self {
+            *self = Input::Resting;
+        }
+    }
+
+    pub(crate) fn go_on(&mut self) {
+        if let Input::Resting = self {
+            *self = Input::Keys(Box::default());
+        }
+    }
+
+    fn lines() -> Self {
         let (line, lines) = mpsc::unbounded_channel();
         // It waits in the system, and ends with the program.
         std::thread::spawn(move || {
@@ -43,6 +61,7 @@ impl Input {
     /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Typed {
         match self {
+            Input::Resting => std::future::pending().await,
             Input::Lines(lines) => lines.recv().await.map_or(Typed::End, Typed::Line),
             Input::Keys(keys) => loop {
                 match keys.next().await {
@@ -62,6 +81,8 @@ impl Input {
 pub(crate) enum Told {
     Interrupt,
     Terminate,
+    /// The terminal is gone. A shell and the system may both say so.
+    HangUp,
     Suspend,
     /// The program was stopped and goes on.
     Continue,
@@ -79,7 +100,7 @@ impl Arrivals {
         Ok(Self([
             (Told::Interrupt, signal(SignalKind::interrupt())?),
             (Told::Terminate, signal(SignalKind::terminate())?),
-            (Told::Terminate, signal(SignalKind::hangup())?),
+            (Told::HangUp, signal(SignalKind::hangup())?),
             (Told::Suspend, of(rustix::process::Signal::TSTP)?),
             (Told::Continue, of(rustix::process::Signal::CONT)?),
         ]))
@@ -92,6 +113,24 @@ impl Arrivals {
             told.map_or(std::task::Poll::Pending, std::task::Poll::Ready)
         })
         .await
+    }
+}
+
+impl Arrivals {
+    /// Does something to its end, unless the program is told to do something else.
+    pub(crate) async fn unless_told<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Told> {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                told = self.next() => match told {
+                    Told::Suspend => suspend(),
+                    Told::Continue => {}
+                    told => return Err(told),
+                },
+                done = &mut work => return Ok(done),
+            }
+        }
     }
 }
 

@@ -1,15 +1,21 @@
 //! What the keys do.
 
 use std::io;
+use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use terret::agent::machine::Answer;
+use tokio::time::Instant;
 
 use super::calls;
 use super::commands::{self, Slash};
-use super::talk::{CHOICES, Mode, Talk};
+use super::paths;
+use super::talk::{Aside, CHOICES, Mode, Talk};
 use crate::exit::Exit;
 use crate::permissions::Scope;
+
+/// After which time keys are no longer those of a text that was being typed.
+const PAUSE: Duration = Duration::from_millis(500);
 
 impl Talk {
     pub(super) async fn key(&mut self, key: KeyEvent) -> io::Result<()> {
@@ -19,21 +25,49 @@ impl Talk {
         match key.code {
             KeyCode::Char('z') if control => return self.suspend(),
             KeyCode::Char('l') if control => return self.screen.clear(),
+            _ if self.mode == Mode::Find => self.look_for(key),
             KeyCode::Char('c') if control => self.break_off(leaving),
             KeyCode::Esc => self.escape(),
+            _ if self.mode == Mode::Decide && self.is_typing() => self.go_on_typing(key.code),
             _ if self.mode == Mode::Decide => self.decide(key.code),
+            KeyCode::Char('g') if control => self.aside = Some(Aside::Editor),
+            KeyCode::Char('r') if control && self.mode == Mode::Say => {
+                self.find = (self.editor.take(), 0);
+                self.mode = Mode::Find;
+            }
             KeyCode::Char('d') if control && self.editor.is_empty() => self.exit = Some(Exit::Completed),
             KeyCode::Enter => self.enter(key.modifiers).await?,
             _ => self.edit(key),
         }
+        let types = match self.mode {
+            Mode::Decide => self.is_typing(),
+            Mode::Say | Mode::Find => !self.editor.is_empty(),
+            Mode::Edit | Mode::Reason | Mode::Permit(_) => false,
+        };
+        self.typing = types.then(Instant::now);
         Ok(())
     }
 
-    pub(super) fn paste(&mut self, text: &str) {
-        if self.mode != Mode::Decide {
-            self.history.leave();
-            self.editor.insert(text);
+    /// Whether somebody was typing when the question came, and hasn't stopped since: keys that are no answer.
+    fn is_typing(&self) -> bool {
+        self.typing.is_some_and(|last| last.elapsed() < PAUSE)
+    }
+
+    fn go_on_typing(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Char(c) => self.stash.push(c),
+            KeyCode::Backspace => drop(self.stash.pop()),
+            _ => {}
         }
+        self.notice = Some("what you type comes back after this question".into());
+    }
+
+    pub(super) fn paste(&mut self, text: &str) {
+        if self.mode == Mode::Decide {
+            return self.stash.push_str(text);
+        }
+        self.history.leave();
+        self.editor.insert(text);
     }
 
     /// A line of a terminal that knows no keys.
@@ -46,7 +80,7 @@ impl Talk {
                     Mode::Edit => self.screen.line("the arguments, as JSON on one line:"),
                     Mode::Reason => self.screen.line("why not?"),
                     Mode::Permit(_) => self.ask_for_a_rule(),
-                    Mode::Say => {}
+                    Mode::Say | Mode::Find => {}
                 }
                 Ok(())
             }
@@ -94,7 +128,47 @@ impl Talk {
                 self.mode = Mode::Decide;
                 self.editor.take();
             }
-            Mode::Say | Mode::Decide => self.interrupt(),
+            Mode::Say | Mode::Decide | Mode::Find => self.interrupt(),
+        }
+    }
+
+    /// A key while something is looked for that was said before.
+    fn look_for(&mut self, key: KeyEvent) {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('r') if control => {
+                self.find.1 += 1;
+                if self.found().is_none() {
+                    self.find.1 -= 1;
+                }
+            }
+            KeyCode::Char('c' | 'g') if control => self.stop_finding(),
+            KeyCode::Esc => self.stop_finding(),
+            KeyCode::Enter | KeyCode::Tab => {
+                if let Some(found) = self.found().map(str::to_owned) {
+                    self.find.0 = found;
+                }
+                self.stop_finding();
+            }
+            KeyCode::Up | KeyCode::Down => {}
+            _ => {
+                self.edit(key);
+                self.find.1 = 0;
+            }
+        }
+    }
+
+    /// What was said that has in it what is typed.
+    pub(super) fn found(&self) -> Option<&str> {
+        self.history.find(self.editor.text(), self.find.1)
+    }
+
+    /// Goes on typing where it was left, or with what was found.
+    pub(super) fn stop_finding(&mut self) {
+        if self.mode == Mode::Find {
+            self.mode = Mode::Say;
+            let text = std::mem::take(&mut self.find.0);
+            self.editor.set(&text);
         }
     }
 
@@ -128,7 +202,7 @@ impl Talk {
     async fn enter(&mut self, modifiers: KeyModifiers) -> io::Result<()> {
         let later = modifiers.contains(KeyModifiers::ALT);
         match self.mode {
-            Mode::Decide => {}
+            Mode::Decide | Mode::Find => {}
             Mode::Edit => {
                 let arguments = self.editor.text().to_owned();
                 match serde_json::from_str::<serde_json::Value>(&arguments) {
@@ -200,6 +274,8 @@ impl Talk {
             KeyCode::Tab => {
                 if let Some(completed) = commands::completed(self.editor.text()) {
                     self.editor.set(&completed);
+                } else if self.mode == Mode::Say {
+                    self.complete_path();
                 }
             }
             KeyCode::Char(c) if control => match c {
@@ -228,6 +304,20 @@ impl Talk {
             _ => return,
         }
         self.history.leave();
+    }
+
+    /// What stands before the cursor as a path, also one behind an at sign.
+    fn complete_path(&mut self) {
+        let word = self.editor.word();
+        let (mark, begin) = word.strip_prefix('@').map_or(("", word), |begin| ("@", begin));
+        if word.is_empty() {
+            return;
+        }
+        let Some(completion) = paths::completed(&self.desk.task.folder, begin) else { return };
+        self.editor.replace_word(&format!("{mark}{}", completion.path));
+        if !completion.names.is_empty() {
+            self.notice = Some(completion.names.join("  "));
+        }
     }
 
     fn up(&mut self) {

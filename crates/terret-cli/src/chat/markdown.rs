@@ -2,11 +2,12 @@
 //!
 //! It is read character by character and never again: what a line is, is known from its first few characters, and what is
 //! emphasised, from the characters around the marks. That is less than CommonMark, which knows what a line is only when
-//! the next ones have come, and so can't be shown while it is written.
+//! the next ones have come, and so can't be shown while it is written. Links and tables wait for their end, if that is near.
 
 use anstyle::Style;
 
-use super::look::{CODE, DIM, Look, columns};
+use super::look::{CODE, DIM, Look, columns, fit};
+use super::table::Table;
 use super::wrap::Wrap;
 use crate::output::clean;
 
@@ -19,6 +20,10 @@ pub(crate) struct Markdown {
     line: Line,
     fence: Option<Fence>,
     emphasis: Emphasis,
+    link: Option<Link>,
+    /// Whether what is put is the text of a link.
+    linked: bool,
+    table: Table,
     /// Marks that wait for what follows them.
     marks: String,
     before: char,
@@ -28,8 +33,10 @@ pub(crate) struct Markdown {
 enum Line {
     Text,
     Heading,
-    /// In a fenced block, or of a table: as it stands.
+    /// In a fenced block, or of a table that can't wait: as it stands.
     Verbatim,
+    /// Of a table.
+    Row,
     /// The line that opens or closes a fence.
     Fence,
 }
@@ -37,6 +44,8 @@ enum Line {
 struct Fence {
     mark: char,
     length: usize,
+    /// How many marks its line has so far.
+    marks: usize,
 }
 
 #[derive(Default)]
@@ -49,6 +58,21 @@ struct Emphasis {
     escaped: bool,
 }
 
+/// What may become a link: `[text](url)`.
+struct Link {
+    /// What was written of it, with its marks.
+    held: String,
+    /// Where its text has ended, in bytes.
+    text: Option<usize>,
+    /// How many parentheses are open in its address.
+    open: usize,
+}
+
+/// How much of a line is looked at to find out what it is, in bytes.
+const LONGEST_LEAD: usize = 256;
+/// The longest link that is waited for, in bytes.
+const LONGEST_LINK: usize = 2048;
+
 impl Markdown {
     /// In a terminal of this width, upon a style.
     pub(crate) fn new(look: Look, width: usize, base: Style) -> Self {
@@ -60,6 +84,9 @@ impl Markdown {
             line: Line::Text,
             fence: None,
             emphasis: Emphasis::default(),
+            link: None,
+            linked: false,
+            table: Table::default(),
             marks: String::new(),
             before: '\n',
         }
@@ -81,22 +108,28 @@ impl Markdown {
         self.wrap.take()
     }
 
-    /// The row that is being written.
+    /// The rows that are being written.
     pub(crate) fn pending(&self) -> Vec<String> {
-        let waiting = self.lead.as_deref().unwrap_or(&self.marks);
-        match self.wrap.pending() {
-            rows if waiting.is_empty() => rows,
-            rows if rows.is_empty() => vec![self.look.shown(waiting).into_owned()],
-            rows => rows,
+        let shown = |text: &str| self.look.shown(&fit(text, self.wrap.width())).into_owned();
+        let mut rows: Vec<String> = self.table.lines().map(shown).collect();
+        rows.extend(self.wrap.pending());
+        let waiting = match (&self.lead, &self.link) {
+            (Some(lead), _) => lead,
+            (None, Some(link)) => &link.held,
+            (None, None) => &self.marks,
+        };
+        if !self.wrap.is_in_line() && !waiting.is_empty() {
+            rows.push(shown(waiting));
         }
+        rows
     }
 
     /// The text has ended, perhaps in mid-line.
     pub(crate) fn end(&mut self) {
-        if self.lead.as_ref().is_some_and(String::is_empty) && !self.wrap.is_in_line() {
-            return;
+        if self.lead.as_ref().is_none_or(|lead| !lead.is_empty()) || self.wrap.is_in_line() {
+            self.character('\n');
         }
-        self.character('\n');
+        self.end_table();
     }
 
     fn character(&mut self, c: char) {
@@ -123,6 +156,10 @@ impl Markdown {
         let first = rest.chars().next().unwrap_or(' ');
         let run = rest.chars().take_while(|c| *c == first).count();
         let after: String = rest.chars().skip(run).collect();
+        let ended = ended || lead.len() > LONGEST_LEAD;
+        if first != '|' && (ended || !rest.is_empty()) {
+            self.end_table();
+        }
         if let Some(fence) = &self.fence {
             if first == fence.mark && after.trim().is_empty() {
                 if !ended {
@@ -153,12 +190,10 @@ impl Markdown {
         let undecided = !ended && after.is_empty();
         match first {
             '`' | '~' if run >= 3 => {
-                // A line of code in backticks has some more of them.
-                self.fence = Some(Fence { mark: first, length: run });
                 if undecided {
-                    self.fence = None;
                     return false;
                 }
+                self.fence = Some(Fence { mark: first, length: run, marks: 0 });
                 self.verbatim(Line::Fence, lead);
                 true
             }
@@ -194,8 +229,13 @@ impl Markdown {
             '>' if undecided && run == 1 => false,
             '>' => {
                 self.wrap.push_str("│ ", DIM);
-                self.wrap.hang(2);
+                self.wrap.hang("│ ", DIM);
                 self.paragraph(rest.trim_start_matches('>').trim_start())
+            }
+            '|' if self.table.goes_on() => {
+                self.line = Line::Row;
+                lead.chars().for_each(|c| self.table.push(c));
+                true
             }
             '|' => {
                 self.verbatim(Line::Verbatim, lead);
@@ -210,7 +250,7 @@ impl Markdown {
         self.wrap.push_str(&" ".repeat(spaces), self.base);
         self.wrap.push_str(mark, self.base);
         self.wrap.push(' ', self.base);
-        self.wrap.hang(spaces + columns(mark) + 1);
+        self.wrap.hang(&" ".repeat(spaces + columns(mark) + 1), Style::new());
         self.paragraph(after.trim_start())
     }
 
@@ -229,6 +269,15 @@ impl Markdown {
     }
 
     fn end_line(&mut self) {
+        if self.line == Line::Row {
+            if !self.table.end_line() {
+                self.give_up_table();
+            }
+            self.line = Line::Text;
+            self.lead = Some(String::new());
+            return;
+        }
+        self.give_up_link();
         self.marks('\n');
         self.emphasis = Emphasis::default();
         self.wrap.end_line();
@@ -238,10 +287,116 @@ impl Markdown {
         self.before = '\n';
     }
 
+    /// The table is whole: in columns, if it has room.
+    fn end_table(&mut self) {
+        if self.table.is_untouched() {
+            return;
+        }
+        let cell = |text: &str, style| Self::inline(self.look, self.base, style, text);
+        match self.table.rows(self.look, self.wrap.width(), cell) {
+            Some(rows) => rows.into_iter().for_each(|row| self.wrap.put_row(row)),
+            None => self.give_up_table(),
+        }
+        self.table = Table::default();
+    }
+
+    /// As it stands, also what still comes of it.
+    fn give_up_table(&mut self) {
+        self.wrap.breaks(false);
+        for line in self.table.give_up() {
+            self.wrap.push_str(&line.replace('\t', "    "), self.base);
+            self.wrap.end_line();
+        }
+        self.wrap.breaks(true);
+    }
+
+    /// A text in mid-line, with its styles.
+    fn inline(look: Look, base: Style, style: Style, text: &str) -> String {
+        let mut part = Self::new(look, usize::MAX, if base == DIM { base } else { style });
+        part.lead = None;
+        part.before = ' ';
+        text.chars().for_each(|c| part.inside(c));
+        part.end_line();
+        part.rows().concat()
+    }
+
+    /// A character of what may become a link. False if it is something else.
+    fn link(&mut self, c: char) -> bool {
+        let Some(link) = &mut self.link else { return false };
+        let fits = link.held.len() < LONGEST_LINK;
+        match (link.text, c) {
+            _ if !fits => {}
+            // Another one begins, of which the first may be the text.
+            (None, '[') => {}
+            (None, ']') => {
+                link.text = Some(link.held.len());
+                link.held.push(c);
+                return true;
+            }
+            (Some(text), c) if link.held.len() == text + 1 => {
+                if c == '(' {
+                    link.held.push(c);
+                    return true;
+                }
+            }
+            (Some(text), ')') if link.open == 0 => {
+                let held = std::mem::take(&mut link.held);
+                self.link = None;
+                self.end_link(&held, text);
+                return true;
+            }
+            (_, c) => {
+                match c {
+                    '(' if link.text.is_some() => link.open += 1,
+                    ')' if link.text.is_some() => link.open -= 1,
+                    _ => {}
+                }
+                link.held.push(c);
+                return true;
+            }
+        }
+        self.give_up_link();
+        false
+    }
+
+    /// `held` is a link as it is written, up to its last mark.
+    fn end_link(&mut self, held: &str, text: usize) {
+        let address = held.get(text + 2..).unwrap_or_default();
+        let text = held.get(1..text).unwrap_or_default();
+        // Behind the address, a title may stand.
+        let address = address.split_whitespace().next().unwrap_or_default();
+        let address = address.trim_start_matches('<').trim_end_matches('>');
+        self.linked = true;
+        text.chars().for_each(|c| self.inside(c));
+        self.marks(' ');
+        self.linked = false;
+        if address != text && !address.is_empty() {
+            let style = if self.base == DIM { DIM } else { self.base.dimmed() };
+            self.wrap.push(' ', self.base);
+            self.wrap.push_str(&format!("({address})"), style);
+        }
+        self.before = ')';
+    }
+
+    /// It is none: what was held is what it is.
+    fn give_up_link(&mut self) {
+        let Some(link) = self.link.take() else { return };
+        self.put('[');
+        link.held.chars().skip(1).for_each(|c| self.text(c));
+    }
+
     /// A character behind the begin of its line.
     fn inside(&mut self, c: char) {
         match self.line {
+            Line::Row => self.table.push(c),
             Line::Verbatim | Line::Fence => {
+                if let (Line::Fence, Some(fence)) = (self.line, &mut self.fence) {
+                    fence.marks += usize::from(c == fence.mark);
+                    // A line of code in backticks has some more of them, and opens nothing.
+                    if fence.mark == '`' && fence.marks > fence.length {
+                        self.fence = None;
+                    }
+                }
                 let style = match self.line {
                     Line::Fence => DIM,
                     _ if self.fence.is_some() => {
@@ -263,28 +418,43 @@ impl Markdown {
                 if !self.look.styled {
                     return self.wrap.push(c, self.base);
                 }
-                if self.emphasis.escaped {
-                    self.emphasis.escaped = false;
-                    if !c.is_ascii_punctuation() {
-                        self.put('\\');
-                    }
-                    return self.put(c);
+                if self.link(c) {
+                    return;
                 }
-                if !self.marks.starts_with(c) {
+                if c == '[' && !self.linked && !self.emphasis.escaped {
                     self.marks(c);
+                    if self.emphasis.code.is_none() {
+                        self.link = Some(Link { held: c.into(), text: None, open: 0 });
+                        return;
+                    }
                 }
-                let is_mark = match self.emphasis.code {
-                    Some(_) => c == '`',
-                    None => matches!(c, '*' | '_' | '`' | '~'),
-                };
-                if is_mark {
-                    return self.marks.push(c);
-                }
-                match c {
-                    '\\' if self.emphasis.code.is_none() => self.emphasis.escaped = true,
-                    c => self.put(c),
-                }
+                self.text(c);
             }
+        }
+    }
+
+    /// A character of a text that is no link.
+    fn text(&mut self, c: char) {
+        if self.emphasis.escaped {
+            self.emphasis.escaped = false;
+            if !c.is_ascii_punctuation() {
+                self.put('\\');
+            }
+            return self.put(c);
+        }
+        if !self.marks.starts_with(c) {
+            self.marks(c);
+        }
+        let is_mark = match self.emphasis.code {
+            Some(_) => c == '`',
+            None => matches!(c, '*' | '_' | '`' | '~'),
+        };
+        if is_mark {
+            return self.marks.push(c);
+        }
+        match c {
+            '\\' if self.emphasis.code.is_none() => self.emphasis.escaped = true,
+            c => self.put(c),
         }
     }
 
@@ -337,6 +507,9 @@ impl Markdown {
         if self.emphasis.italic {
             style = style.italic();
         }
+        if self.linked {
+            style = style.underline();
+        }
         if self.emphasis.struck {
             style = style.strikethrough();
         }
@@ -367,6 +540,7 @@ mod tests {
             ("\u{1b}[2m", "<d>"),
             ("\u{1b}[0m", "</>"),
             ("\u{1b}[9m", "<s>"),
+            ("\u{1b}[4m", "<u>"),
         ];
         let named = |row: String| names.iter().fold(row, |row, (escape, name)| row.replace(escape, name));
         markdown.rows().into_iter().map(named).collect()
@@ -394,10 +568,19 @@ mod tests {
             ("**bold\nnot", &["<b>bold</>", "not"]),
             ("#hashtag", &["#hashtag"]),
             ("a\n\nb", &["a", "", "b"]),
+            ("a [**b** c](http://x/y_(z)) d", &["a <b><u>b</><u> c</> <d>(http://x/y_(z))</> d"]),
+            ("[http://x](http://x \"title\").", &["<u>http://x</>."]),
+            ("[x] y, a[0](), [[b]] [c", &["[x] y, a<u>0</>, [[b]] [c"]),
+            ("`[a](b)` \\[a](b)", &["<c>[a](b)</> [a](b)"]),
+            (
+                "> one two three four five six seven eight nine",
+                &["<d>│ </>one two three four five six seven", "<d>│ </>eight nine"],
+            ),
             (
                 "```rust\n# x *y*\n\tz\n```\n*i*",
                 &["<d>```rust</>", "  <c># x *y*</>", "  <c>    z</>", "<d>```</>", "<i>i</>"],
             ),
+            ("```one``` line\n# h", &["<d>```one``` line</>", "<b>h</>"]),
             ("````\n```\n````\n# h", &["<d>````</>", "  <c>```</>", "<d>````</>", "<b>h</>"]),
         ] {
             assert_eq!(shown(STYLED, &[text]), rows, "{text}");
@@ -411,6 +594,34 @@ mod tests {
     #[test]
     fn without_styles_the_marks_stay() {
         assert_eq!(shown(PLAIN, &["## H\na **b** `c`\n- d"]), ["## H", "a **b** `c`", "- d"]);
+    }
+
+    #[test]
+    fn tables_are_shown_in_columns_where_they_have_room() {
+        let table = "| Name | Price | `x` |\n|:--|--:|---|\n| tea | 3 | **b** |\n|日本|1200\\|| |\nend";
+        let rows = ["Name │ Price │ x", "─────┼───────┼──", "tea  │     3 │ b", "日本 │ 1200| │ ", "end"];
+        let strip = |rows: Vec<String>| -> Vec<String> {
+            let styles = ["<b>", "<d>", "<c>", "</>"];
+            rows.into_iter().map(|row| styles.iter().fold(row, |row, style| row.replace(style, ""))).collect()
+        };
+        assert_eq!(strip(shown(STYLED, &[table])), rows);
+        let characters: Vec<String> = table.chars().map(String::from).collect();
+        let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
+        assert_eq!(strip(shown(STYLED, &pieces)), rows);
+
+        let wide = format!("| a | {} |\n|---|---|\n| c | d |", "b".repeat(50));
+        assert_eq!(shown(STYLED, &[&wide]), wide.split('\n').collect::<Vec<_>>());
+        assert_eq!(shown(STYLED, &["| no\n| table\n\n|a|\n|-|"]), ["| no", "| table", "", "<b>a</>", "<d>─</>"]);
+    }
+
+    #[test]
+    fn a_line_of_marks_is_not_looked_at_again_and_again() {
+        for mark in ["`", "~", "-", "*", "_", "+", "#", ">", "1", "|", "[", "!["] {
+            let line = mark.repeat(200_000);
+            let pieces: Vec<&str> = line.split_inclusive(mark).collect();
+            assert!(!shown(STYLED, &pieces).is_empty(), "{mark}");
+            assert!(!shown(STYLED, &["```\n", &line]).is_empty(), "{mark} in a block of code");
+        }
     }
 
     #[test]

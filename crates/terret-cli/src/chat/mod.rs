@@ -6,15 +6,18 @@
 mod calls;
 mod commands;
 mod editor;
+mod elsewhere;
 mod history;
 mod input;
 mod keys;
 mod look;
 mod markdown;
+mod paths;
 mod permits;
 mod screen;
 mod slash;
 mod status;
+mod table;
 mod talk;
 mod view;
 mod wrap;
@@ -32,7 +35,7 @@ use crate::commands::sessions;
 use crate::context::Skills;
 use crate::exit::{Exit, Problem};
 use crate::permissions::Permissions;
-use crate::session::{self, Chosen};
+use crate::session::{self, Chosen, Interrupted, Opened};
 
 /// Whether a command line means it: without a prompt, and with somebody who can type one.
 pub(crate) fn is_meant(args: &RunArgs) -> bool {
@@ -47,9 +50,8 @@ pub(crate) async fn run(chosen: Chosen, task: Task) -> Result<Exit, Problem> {
     let prepared = prepare(&task, &chosen.setup()).await?;
     prepared.tell();
     let Prepared { agent, skills, setup, permissions, judge, .. } = prepared;
-    let opened = chosen.open(&agent, &setup).await?;
-    let interrupted = opened.interrupted.is_some();
-    let desk = Desk { task, chosen, agent, skills, session: opened.session, permissions, judge, interrupted };
+    let Opened { session, interrupted, .. } = chosen.open(&agent, &setup).await?;
+    let desk = Desk { task, chosen, agent, skills, session, permissions, judge, interrupted };
     let look = look::Look::of_terminal();
     restore_on_panic();
     let screen = screen::Screen::take(look)
@@ -78,8 +80,8 @@ pub(crate) struct Desk {
     permissions: Permissions,
     /// What judges the calls of the agent, by these permissions.
     judge: RuleJudge,
-    /// Whether a run waits to be gone on with.
-    interrupted: bool,
+    /// A run that waits to be gone on with.
+    interrupted: Option<Interrupted>,
 }
 
 impl Desk {
@@ -102,9 +104,11 @@ impl Desk {
         self.chosen.journal()?.find(self.session.id().as_str()).ok()
     }
 
-    /// What the session has cost in earlier runs.
+    /// What the session has cost in runs that have ended.
     fn cost_so_far(&self) -> Money {
-        self.info().map_or(Money::ZERO, |info| info.cost)
+        let all = self.info().map_or(Money::ZERO, |info| info.cost);
+        let open = self.interrupted.as_ref().map_or(Money::ZERO, |run| run.cost);
+        Money::from_nanos(all.nanos() - open.nanos())
     }
 
     fn usage(&self) -> Option<Usage> {
@@ -138,6 +142,7 @@ impl Desk {
         self.session = chosen.open(&agent, &setup).await?.session;
         self.chosen.close();
         (self.agent, self.chosen, self.permissions, self.judge) = (agent, chosen, permissions, judge);
+        self.interrupted = None;
         Ok(())
     }
 

@@ -186,6 +186,9 @@ impl Desk {
                 let does = if decision == Decision::Deny { "forbids it" } else { "asks about it" };
                 format!("{} {does}, whatever is allowed", named.collect::<Vec<_>>().join(", "))
             }
+            (_, Why::Perhaps(rule)) => {
+                format!("{rule} forbids what it may be: what it runs is known only when it runs")
+            }
             (_, Why::Unreadable) => "it can't be read, and rules are about some commands".into(),
             _ => "this doesn't cover the call, which would be asked about again".into(),
         }

@@ -1,10 +1,13 @@
 //! The terminal: text scrolls by above, and a few rows at its end are drawn anew when they change.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anstream::adapter::strip_str;
 use crossterm::{cursor, terminal};
+use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::look::{Look, columns};
 
@@ -15,6 +18,8 @@ pub(crate) struct Screen {
     /// What is to be written above the rows at the end: whole lines.
     ready: String,
     shown: Live,
+    /// Whether the terminal may show something else by now, because it has another size.
+    moved: bool,
 }
 
 /// The rows at the end.
@@ -46,6 +51,14 @@ pub(crate) fn restore() {
     }
 }
 
+/// Gives the terminal back without writing to it.
+pub(crate) fn let_go() {
+    if TAKEN.swap(false, Ordering::SeqCst) {
+        // There is nobody to tell when this fails.
+        let _ = terminal::disable_raw_mode();
+    }
+}
+
 fn take() -> io::Result<()> {
     TAKEN.store(true, Ordering::SeqCst);
     terminal::enable_raw_mode()?;
@@ -60,7 +73,8 @@ pub(crate) fn is_there() -> bool {
 
 impl Screen {
     pub(crate) fn take(look: Look) -> io::Result<Self> {
-        let mut screen = Self { look, width: 80, height: 24, ready: String::new(), shown: Live::default() };
+        let mut screen =
+            Self { look, width: 80, height: 24, ready: String::new(), shown: Live::default(), moved: false };
         screen.resized();
         if look.moves {
             take()?;
@@ -68,13 +82,14 @@ impl Screen {
         Ok(screen)
     }
 
-    /// The terminal may have another size now.
+    /// Finds out which size the terminal has now.
     pub(crate) fn resized(&mut self) {
         if let Ok((width, height)) = terminal::size()
             && width > 0
             && height > 0
         {
-            (self.width, self.height) = (width.into(), height.into());
+            let before = std::mem::replace(&mut self.width, width.into());
+            self.moved |= (before, std::mem::replace(&mut self.height, height.into())) != (self.width, self.height);
         }
     }
 
@@ -99,7 +114,8 @@ impl Screen {
         if !self.look.moves {
             return self.write_plain();
         }
-        if self.ready.is_empty() && live == self.shown {
+        let live = self.within(live);
+        if self.ready.is_empty() && live == self.shown && !std::mem::take(&mut self.moved) {
             return Ok(());
         }
         let mut out = String::new();
@@ -108,8 +124,7 @@ impl Screen {
         self.erase(&mut out);
         out.push_str(&self.ready.replace('\n', "\r\n"));
         self.ready.clear();
-        let rows: Vec<_> = live.rows.iter().map(|row| self.look.shown(row)).collect();
-        out.push_str(&rows.join("\r\n"));
+        out.push_str(&live.rows.join("\r\n"));
         let (row, column) = live.cursor;
         let below = live.rows.len().saturating_sub(row + 1);
         if below > 0 {
@@ -124,11 +139,23 @@ impl Screen {
         write_all(&out)
     }
 
+    /// What of the rows can be drawn anew: none that the terminal would wrap, and none above its first row.
+    fn within(&self, live: Live) -> Live {
+        let Live { mut rows, cursor: (row, column) } = live;
+        let above = rows.len().saturating_sub(self.height).min(row);
+        rows.drain(..above);
+        rows.truncate(self.height);
+        let most = self.width.saturating_sub(1).max(1);
+        let rows = rows.iter().map(|row| cut(&self.look.shown(row), most).into_owned()).collect();
+        Live { rows, cursor: (row - above, column.min(most)) }
+    }
+
     /// From where the cursor stands to the top of the rows at the end, which go.
     fn erase(&self, out: &mut String) {
         // A terminal that has become narrower has wrapped them.
         let above = self.shown.rows.iter().take(self.shown.cursor.0);
-        let above: usize = above.map(|row| width_of(row).max(1).div_ceil(self.width)).sum();
+        let above: usize = above.map(|row| rows_of(row, self.width)).sum();
+        let above = above + self.shown.cursor.1 / self.width;
         if above > 0 {
             let _ = write!(out, "{}", cursor::MoveUp(count(above)));
         }
@@ -195,7 +222,72 @@ fn count(cells: usize) -> u16 {
     u16::try_from(cells).unwrap_or(u16::MAX)
 }
 
-/// The columns of a row with styles.
-fn width_of(row: &str) -> usize {
-    columns(&anstream::adapter::strip_str(row).to_string())
+/// As much of a row as fits, with all its styles, which end in it.
+fn cut(row: &str, most: usize) -> Cow<'_, str> {
+    if row.is_ascii() && row.len() <= most || columns(&strip_str(row).to_string()) <= most {
+        return Cow::Borrowed(row);
+    }
+    let (mut kept, mut room, mut rest) = (String::new(), most, row);
+    while let Some(escape) = rest.find('\u{1b}') {
+        let (text, styled) = rest.split_at(escape);
+        keep(text, &mut kept, &mut room);
+        let (style, after) = styled.split_at(styled.find('m').map_or(styled.len(), |end| end + 1));
+        kept.push_str(style);
+        rest = after;
+    }
+    keep(rest, &mut kept, &mut room);
+    Cow::Owned(kept)
+}
+
+fn keep(text: &str, kept: &mut String, room: &mut usize) {
+    for grapheme in text.graphemes(true) {
+        let width = columns(grapheme);
+        if width > *room {
+            *room = 0;
+            return;
+        }
+        *room -= width;
+        kept.push_str(grapheme);
+    }
+}
+
+/// How many rows a terminal of this width makes of one: a wide character isn't parted.
+fn rows_of(row: &str, width: usize) -> usize {
+    let (mut rows, mut column) = (1, 0);
+    for grapheme in strip_str(row).to_string().graphemes(true) {
+        let wide = columns(grapheme);
+        if column > 0 && column + wide > width {
+            rows += 1;
+            column = 0;
+        }
+        column += wide;
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_cut_at_the_margin_and_its_styles_end() {
+        for (row, most, kept) in [
+            ("plain", 5, "plain"),
+            ("plain", 4, "plai"),
+            ("\u{1b}[1mbold\u{1b}[0m on", 7, "\u{1b}[1mbold\u{1b}[0m on"),
+            ("\u{1b}[1mbold\u{1b}[0m on", 2, "\u{1b}[1mbo\u{1b}[0m"),
+            ("日本語", 5, "日本"),
+        ] {
+            assert_eq!(cut(row, most), kept, "{row}");
+        }
+    }
+
+    #[test]
+    fn a_terminal_wraps_wide_characters_whole() {
+        assert_eq!(
+            [("", 5), ("12345", 5), ("123456", 5), ("日本語日", 5)].map(|(row, width)| rows_of(row, width)),
+            [1, 1, 2, 2]
+        );
+        assert_eq!(rows_of("日本語日本", 5), 3);
+    }
 }

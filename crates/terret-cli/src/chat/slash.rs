@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use super::commands::{COMMANDS, KEYS, Slash};
 use super::look::{BAD, BOLD, DIM, columns, fit};
-use super::status::count;
-use super::talk::Talk;
-use crate::exit::Exit;
+use super::status::{Status, count};
+use super::talk::{Aside, Talk};
+use super::wrap::Wrap;
+use crate::exit::{Exit, Problem};
 use crate::output::{self, line};
 
 impl Talk {
@@ -26,14 +27,7 @@ impl Talk {
                 let model = self.status.model().to_owned();
                 self.tell(&format!("{model}; /model PROVIDER/MODEL asks another one"));
             }
-            Slash::Model(name) => match self.desk.ask_model(&name).await {
-                Ok(()) => {
-                    self.status.asks(self.desk.agent.model().spec());
-                    let model = self.status.model().to_owned();
-                    self.tell(&format!("{model} from now on"));
-                }
-                Err(problem) => self.complain(&problem.message),
-            },
+            Slash::Model(name) => self.aside = Some(Aside::Model(name)),
             Slash::Compact => {
                 let run = self.desk.session.compact();
                 self.start(run);
@@ -42,13 +36,7 @@ impl Talk {
                 let run = self.desk.session.go_on();
                 self.start(run);
             }
-            Slash::Clear => match self.desk.begin_anew().await {
-                Ok(()) => {
-                    self.status = super::status::Status::new(self.desk.agent.model().spec(), self.desk.cost_so_far());
-                    self.tell("a new session");
-                }
-                Err(problem) => self.complain(&problem.message),
-            },
+            Slash::Clear => self.aside = Some(Aside::Clear),
             Slash::Sessions => {
                 let desk = &self.desk;
                 let listed = self.screen.aside(|| desk.list_sessions())?;
@@ -69,6 +57,27 @@ impl Talk {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn has_asked_model(&mut self, done: Result<(), Problem>) {
+        match done {
+            Ok(()) => {
+                self.status.asks(self.desk.agent.model().spec());
+                let model = self.status.model().to_owned();
+                self.tell(&format!("{model} from now on"));
+            }
+            Err(problem) => self.complain(&problem.message),
+        }
+    }
+
+    pub(super) fn has_begun_anew(&mut self, done: Result<(), Problem>) {
+        match done {
+            Ok(()) => {
+                self.status = Status::new(self.desk.agent.model().spec(), self.desk.cost_so_far());
+                self.tell("a new session");
+            }
+            Err(problem) => self.complain(&problem.message),
+        }
     }
 
     pub(super) fn tell(&mut self, text: &str) {
@@ -94,7 +103,12 @@ impl Talk {
             let bold = self.look.paint(BOLD, name);
             if width < 60 {
                 self.screen.line(&bold);
-                self.screen.line(&format!("  {}", self.look.paint(DIM, &fit(what, width.saturating_sub(2)))));
+                let mut wrap = Wrap::new(self.look, width);
+                wrap.push_str("  ", DIM);
+                wrap.hang("  ", DIM);
+                wrap.push_str(what, DIM);
+                wrap.end_line();
+                wrap.take().iter().for_each(|row| self.screen.line(row));
             } else {
                 let space = " ".repeat((widest + 2).saturating_sub(columns(name)));
                 let what = fit(what, width.saturating_sub(widest.max(columns(name)) + 2)).into_owned();

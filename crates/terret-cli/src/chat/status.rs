@@ -52,6 +52,11 @@ impl Status {
         }
     }
 
+    /// A run goes on that has cost this already.
+    pub(crate) fn goes_on_from(&mut self, cost: Money) {
+        self.running = cost;
+    }
+
     /// A run has ended, and has cost this.
     pub(crate) fn settle(&mut self, cost: Money) {
         self.settled += cost;
@@ -71,7 +76,8 @@ impl Status {
     pub(crate) fn line(&self, busy: Option<(&str, Duration)>, queued: usize, width: usize) -> String {
         let mut parts = Vec::new();
         if let Some((what, time)) = busy {
-            parts.push(format!("{what} {}", seconds(time)));
+            parts.push(what.to_owned());
+            parts.push(seconds(time));
         }
         if queued > 0 {
             parts.push(format!("{queued} queued"));

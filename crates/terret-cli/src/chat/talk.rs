@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use terret::agent::machine::{Answer, Outcome, Queued};
+use terret::agent::machine::{Answer, Failure, Outcome, Queued};
 use terret::agent::{Event, Question, Report, Run, RunHandle};
 use terret::llm::{Content, Message, StopReason};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -16,7 +16,7 @@ use super::look::{ASKING, BAD, BOLD, DIM, Look, columns, fit};
 use super::screen::{Live, Screen};
 use super::status::Status;
 use super::view::View;
-use super::{Desk, calls};
+use super::{Desk, calls, elsewhere, screen};
 use crate::exit::{Exit, Problem};
 use crate::output::line;
 use crate::permissions::Scope;
@@ -36,8 +36,14 @@ pub(crate) struct Talk {
     pub(super) mode: Mode,
     /// What was being typed when a question came.
     pub(super) stash: String,
+    /// When the last key of it was typed.
+    pub(super) typing: Option<Instant>,
     /// A word for the person, until the next key.
     pub(super) notice: Option<String>,
+    /// What was being typed when something was looked for, and how many hits were passed over.
+    pub(super) find: (String, usize),
+    /// What needs the terminal next.
+    pub(super) aside: Option<Aside>,
     /// Whether the next Ctrl-C leaves.
     pub(super) leaving: bool,
     pub(super) exit: Option<Exit>,
@@ -48,6 +54,16 @@ pub(super) struct Busy {
     run: Run,
     pub(super) handle: RunHandle,
     since: Instant,
+}
+
+/// What is done while the terminal is as other programs expect it: it may be theirs, or take as long as they do.
+pub(super) enum Aside {
+    /// Edits what is typed, in the editor that its user likes.
+    Editor,
+    /// Asks another model, for whose key a program may be asked.
+    Model(String),
+    /// Begins another session.
+    Clear,
 }
 
 /// What the keys are for.
@@ -63,6 +79,8 @@ pub(super) enum Mode {
     Reason,
     /// To write rules that let it run.
     Permit(Scope),
+    /// To find what was said before.
+    Find,
 }
 
 /// How often the rows at the end are drawn at most, while a reply streams.
@@ -87,7 +105,10 @@ impl Talk {
             questions: VecDeque::new(),
             mode: Mode::Say,
             stash: String::new(),
+            typing: None,
             notice: None,
+            find: Default::default(),
+            aside: None,
             leaving: false,
             exit: None,
         }
@@ -97,23 +118,40 @@ impl Talk {
     pub(super) async fn go_on(mut self) -> Result<Exit, Problem> {
         let gone = |error: io::Error| Problem::new(Exit::RunFailed, format!("the terminal can't be used: {error}"));
         let mut arrivals = Arrivals::listen().map_err(gone)?;
-        let mut input = if self.look.moves { Input::keys() } else { Input::lines() };
+        tokio::spawn(end_in_any_case(Arrivals::listen().map_err(gone)?));
+        self.greet().await;
+        let talked = self.converse(&mut arrivals).await;
+        // Without a terminal, nobody is there who could go on.
+        let exit = self.exit.unwrap_or(Exit::Terminated);
+        self.last_words(exit, &mut arrivals).await;
+        // Nobody may be there to be told.
+        let _ = self.screen.leave();
+        self.desk.close();
+        talked.map(|()| exit).map_err(gone)
+    }
+
+    async fn converse(&mut self, arrivals: &mut Arrivals) -> io::Result<()> {
+        let mut input = Input::of(self.look);
         let mut second = tokio::time::interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut drawn = Instant::now();
         let mut dirty = true;
-        self.greet().await;
-        self.draw().map_err(gone)?;
+        self.draw()?;
         while self.exit.is_none() {
             tokio::select! {
                 biased;
                 told = arrivals.next() => {
-                    self.told(told).map_err(gone)?;
-                    self.draw().map_err(gone)?;
+                    self.told(told)?;
+                    self.draw()?;
                 }
                 typed = input.next() => {
-                    self.typed(typed).await.map_err(gone)?;
-                    self.draw().map_err(gone)?;
+                    self.typed(typed).await?;
+                    if let Some(aside) = self.aside.take() {
+                        input.rest();
+                        self.step_aside(aside, arrivals).await?;
+                        input.go_on();
+                    }
+                    self.draw()?;
                     (dirty, drawn) = (false, Instant::now());
                 }
                 event = next_of(&mut self.busy) => {
@@ -121,18 +159,58 @@ impl Talk {
                     dirty = true;
                 }
                 () = tokio::time::sleep_until(drawn + FRAME), if dirty => {
-                    self.draw().map_err(gone)?;
+                    self.draw()?;
                     (dirty, drawn) = (false, Instant::now());
                 }
                 _ = second.tick(), if self.busy.is_some() => dirty = true,
             }
         }
-        let exit = self.exit.unwrap_or(Exit::Completed);
-        self.last_words(exit, &mut arrivals).await;
-        // Nobody may be there to be told.
-        let _ = self.screen.leave();
-        self.desk.close();
-        Ok(exit)
+        Ok(())
+    }
+
+    /// Leaves the terminal to what may need it, or may take its time.
+    async fn step_aside(&mut self, aside: Aside, arrivals: &mut Arrivals) -> io::Result<()> {
+        self.screen.leave()?;
+        let told = match aside {
+            Aside::Editor => match elsewhere::edit(self.editor.text(), arrivals).await {
+                Ok(Ok(text)) => {
+                    self.editor.set(&text);
+                    None
+                }
+                Ok(Err(problem)) => {
+                    self.notice = Some(line(&problem));
+                    None
+                }
+                Err(told) => Some(told),
+            },
+            Aside::Model(name) => {
+                let before = self.desk.task.args.model.clone();
+                match arrivals.unless_told(self.desk.ask_model(&name)).await {
+                    Ok(done) => {
+                        self.has_asked_model(done);
+                        None
+                    }
+                    Err(told) => {
+                        self.desk.task.args.model = before;
+                        Some(told)
+                    }
+                }
+            }
+            Aside::Clear => match arrivals.unless_told(self.desk.begin_anew()).await {
+                Ok(done) => {
+                    self.has_begun_anew(done);
+                    None
+                }
+                Err(told) => Some(told),
+            },
+        };
+        self.screen.enter()?;
+        match told {
+            None => {}
+            Some(Told::Interrupt) => self.notice = Some("nothing has changed".into()),
+            Some(told) => self.told(told)?,
+        }
+        Ok(())
     }
 
     /// Lets a run that goes on end.
@@ -161,7 +239,7 @@ impl Talk {
         match told {
             Told::Interrupt if self.busy.is_some() => self.interrupt(),
             Told::Interrupt => self.exit = Some(Exit::Interrupted),
-            Told::Terminate => self.exit = Some(Exit::Terminated),
+            Told::Terminate | Told::HangUp => self.exit = Some(Exit::Terminated),
             Told::Suspend => self.suspend()?,
             // Whoever has had the terminal meanwhile may have changed it.
             Told::Continue => {
@@ -181,10 +259,8 @@ impl Talk {
             Typed::Key(key) => self.key(key).await?,
             Typed::Pasted(text) => self.paste(&text),
             Typed::Line(line) => self.line(&line).await?,
-            Typed::Resized => {
-                self.screen.resized();
-                self.view.resized(self.screen.width());
-            }
+            // It is drawn anew.
+            Typed::Resized => {}
             Typed::End => self.exit = Some(if self.look.moves { Exit::Terminated } else { Exit::Completed }),
         }
         Ok(())
@@ -254,7 +330,13 @@ impl Talk {
                 let cut = "the answer was cut off at the output limit (--max-output-tokens raises it)";
                 self.view.note(&mut self.screen, BAD, cut);
             }
+            Outcome::Completed if report.spent.model_calls == 0 => {
+                self.view.note(&mut self.screen, DIM, "there is nothing to go on with");
+            }
             Outcome::Completed => {}
+            Outcome::Failed { failure: Failure::Compaction(why) } => {
+                self.view.note(&mut self.screen, BAD, &format!("the conversation could not be summarised: {why}"));
+            }
             Outcome::Cancelled { reason, .. } if reason == signals::INTERRUPTED => {
                 self.view.note(&mut self.screen, DIM, "interrupted; /continue lets it go on");
             }
@@ -282,6 +364,7 @@ impl Talk {
         }
         self.questions.push_back(question.clone());
         if self.questions.len() == 1 {
+            self.stop_finding();
             self.stash = self.editor.take();
             self.put_question();
         }
@@ -291,10 +374,7 @@ impl Talk {
     fn put_question(&mut self) {
         let Some(question) = self.questions.front().cloned() else { return };
         self.mode = Mode::Decide;
-        self.view.note(&mut self.screen, DIM, "");
-        for row in calls::question(self.look, self.screen.width(), &question.call, &question.text) {
-            self.screen.line(&row);
-        }
+        self.view.question(&mut self.screen, &question.call, &question.text);
         if !self.look.moves {
             self.screen.line(CHOICES);
         }
@@ -322,22 +402,30 @@ impl Talk {
 
     /// Draws the rows at the end.
     pub(super) fn draw(&mut self) -> io::Result<()> {
+        // Before the terminal wraps what is too wide for it by now: nobody waits for the word that it has another size.
+        self.screen.resized();
+        self.view.resized(self.screen.width());
         let width = self.screen.width();
         let most = (self.screen.height() / 2).max(3);
         let mut below = Vec::new();
         let prompt = self.look.shown(match self.mode {
             Mode::Say | Mode::Decide => "› ",
+            Mode::Find => "find › ",
             Mode::Edit => "arguments › ",
             Mode::Reason => "why not? › ",
             Mode::Permit(Scope::Session) => "for this session › ",
             Mode::Permit(Scope::Project) => "for this project › ",
         });
         let cursor = if self.mode == Mode::Decide {
+            // What has come since then may have moved the question away.
+            if let Some(question) = self.questions.front().filter(|_| !self.view.is_asking()) {
+                below.push(calls::reminder(self.look, width, &question.call));
+            }
             let room = width.saturating_sub(2);
             let fits = [CHOICES, SHORT_CHOICES].into_iter().find(|choices| columns(choices) <= room);
             let choices = fit(fits.unwrap_or(SHORTEST_CHOICES), room).into_owned();
             below.push(self.look.paint(ASKING, &choices));
-            (0, columns(&choices) + 1)
+            (below.len() - 1, columns(&choices) + 1)
         } else {
             let indent = columns(&prompt);
             let laid = self.editor.lay_out(width.saturating_sub(indent));
@@ -349,9 +437,13 @@ impl Talk {
             }
             (laid.cursor.0 - first, laid.cursor.1 + indent)
         };
-        let busy = self.busy.as_ref().map(|busy| (self.view.doing(), busy.since.elapsed()));
-        let waiting = if self.mode == Mode::Say { busy } else { busy.map(|(_, time)| ("waiting for you", time)) };
+        let doing = if self.questions.is_empty() { self.view.doing() } else { "waiting for you".into() };
+        let waiting = self.busy.as_ref().map(|busy| (&*doing, busy.since.elapsed()));
         let queued: Vec<&Queued> = self.waiting().collect();
+        if self.mode == Mode::Find {
+            let found = self.found().unwrap_or("nothing that was said has this in it");
+            below.push(self.look.paint(DIM, &fit(&line(found), width)));
+        }
         if let Some(notice) = &self.notice {
             below.push(self.look.paint(DIM, &fit(notice, width)));
         }
@@ -390,9 +482,6 @@ impl Talk {
             "/help says what you can do; nothing is kept"
         };
         self.screen.line(&self.look.paint(DIM, &fit(hint, width)));
-        if !transcript.is_empty() {
-            self.screen.line("");
-        }
         transcript.iter().for_each(|message| self.status.see(message));
         let last = transcript.iter().rposition(|message| matches!(**message, Message::User(_)));
         if let Some(last) = last {
@@ -401,7 +490,8 @@ impl Talk {
             }
             transcript.iter().skip(last).for_each(|message| self.view.recall(message, &mut self.screen));
         }
-        if self.desk.interrupted {
+        if let Some(interrupted) = &self.desk.interrupted {
+            self.status.goes_on_from(interrupted.cost);
             self.view.note(&mut self.screen, DIM, "the last run was interrupted, and goes on");
             let run = self.desk.session.go_on();
             self.start(run);
@@ -414,6 +504,14 @@ pub(super) const CHOICES: &str = "y once · a this run · s this session · p th
 /// The same, where there is less room.
 const SHORT_CHOICES: &str = "y once · a run · s session · p project · e edit · n no";
 const SHORTEST_CHOICES: &str = "y a s p e n (/help says more)";
+
+/// A terminal that takes nothing more holds whoever writes to it. The program ends all the same when it is told to.
+async fn end_in_any_case(mut arrivals: Arrivals) {
+    while !matches!(arrivals.next().await, Told::Terminate | Told::HangUp) {}
+    tokio::time::sleep(LAST_WORDS + Duration::from_secs(3)).await;
+    screen::let_go();
+    std::process::exit(Exit::Terminated.code().into());
+}
 
 /// The next event of the run, if there is one.
 async fn next_of(busy: &mut Option<Busy>) -> Option<Event> {

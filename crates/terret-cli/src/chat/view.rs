@@ -1,5 +1,6 @@
 //! A run as it goes: what is final scrolls by, what may still change stands at the end.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -7,22 +8,29 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anstyle::Style;
 use terret::agent::machine::Recovery;
 use terret::agent::{Event, Snapshot};
-use terret::llm::{BlockKind, Content, Message, StreamEvent, ToolCall};
+use terret::llm::{Block, BlockKind, Content, Message, StreamEvent, ToolCall};
 
 use super::calls;
 use super::look::{BAD, BOLD, DIM, Look, fit};
 use super::markdown::Markdown;
 use super::screen::Screen;
+use super::wrap::Wrap;
 use crate::output::{clean, line};
 
 pub(crate) struct View {
     look: Look,
     /// What is being written, of which block, and how many bytes of it were seen.
     block: Option<(Markdown, usize, usize)>,
+    /// The first block of the reply that isn't shown whole.
+    next: usize,
+    /// Whether fragments are missing, for which the screen was too slow.
+    lagged: bool,
     calls: HashMap<String, Arc<ToolCall>>,
     running: Vec<Running>,
     /// What the run is doing.
     doing: String,
+    /// When the model is called again, in Unix milliseconds, after a failure.
+    again: i64,
     last: Part,
 }
 
@@ -35,34 +43,59 @@ struct Running {
 /// What was written last: another part begins after an empty line.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
-    Nothing,
     Said,
     Text,
     Thinking,
     Call,
+    Question,
     Note,
 }
+
+/// How many lines of a prompt are shown.
+const MOST_SAID: usize = 30;
 
 impl View {
     pub(crate) fn new(look: Look) -> Self {
         Self {
             look,
             block: None,
+            next: 0,
+            lagged: false,
             calls: HashMap::new(),
             running: Vec::new(),
             doing: "starting".into(),
-            last: Part::Nothing,
+            again: 0,
+            // The greeting.
+            last: Part::Note,
         }
     }
 
     /// What the run is doing, for the status line.
-    pub(crate) fn doing(&self) -> &str {
-        if self.running.is_empty() { &self.doing } else { "working" }
+    pub(crate) fn doing(&self) -> Cow<'_, str> {
+        match until(self.again).as_secs_f64().ceil() {
+            seconds if seconds > 0.0 => format!("trying again in {seconds} s").into(),
+            _ if self.running.is_empty() => self.doing.as_str().into(),
+            _ => "working".into(),
+        }
+    }
+
+    /// Whether the last that was written is a question.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.last == Part::Question
+    }
+
+    pub(crate) fn question(&mut self, screen: &mut Screen, call: &ToolCall, text: &str) {
+        self.end_block(screen);
+        self.part(Part::Question, screen);
+        for row in calls::question(self.look, screen.width(), call, text) {
+            screen.line(&row);
+        }
     }
 
     pub(crate) fn event(&mut self, event: &Event, screen: &mut Screen) {
         match event {
-            Event::ModelCalled { .. } => self.doing = "waiting".into(),
+            Event::ModelCalled { .. } => (self.doing, self.next) = ("waiting".into(), 0),
+            Event::Lagged => self.lagged = true,
             Event::Delta { event, .. } => self.delta(event, screen),
             Event::Snapshot(snapshot) => self.catch_up(snapshot, screen),
             Event::AttemptFailed { failure, recovery, .. } => {
@@ -72,6 +105,7 @@ impl View {
                     let failure = failure.to_string();
                     let note = format!("the model call failed: {}; {}", line(&failure), what_then(*recovery));
                     self.note(screen, BAD, &note);
+                    self.again = if let Recovery::Retry { at } = recovery { *at } else { 0 };
                 }
             }
             Event::CompactionStarted { .. } => self.doing = "summarising".into(),
@@ -95,7 +129,7 @@ impl View {
             Event::ToolEnded { result } => self.tool_ended(result, screen),
             Event::Cancelled { .. } | Event::Expired => {
                 self.end_block(screen);
-                self.doing = "stopping".into();
+                (self.doing, self.again) = ("stopping".into(), 0);
             }
             _ => {}
         }
@@ -104,9 +138,12 @@ impl View {
     /// The run has ended.
     pub(crate) fn end(&mut self, screen: &mut Screen) {
         self.end_block(screen);
-        self.running.clear();
-        self.calls.clear();
-        self.doing = "starting".into();
+        for running in std::mem::take(&mut self.running) {
+            self.part(Part::Call, screen);
+            screen.line(&calls::call(self.look, screen.width(), &running.call));
+            screen.line(&calls::stopped(self.look));
+        }
+        (self.doing, self.again) = ("starting".into(), 0);
     }
 
     /// What may still change.
@@ -128,9 +165,12 @@ impl View {
     /// A line about the run or the program itself.
     pub(crate) fn note(&mut self, screen: &mut Screen, style: Style, text: &str) {
         self.part(Part::Note, screen);
+        let mut wrap = Wrap::new(self.look, screen.width());
         for line in clean(text).lines() {
-            screen.line(&self.look.paint(style, line));
+            wrap.push_str(line, style);
+            wrap.end_line();
         }
+        wrap.take().iter().for_each(|row| screen.line(row));
     }
 
     /// A message of an earlier run.
@@ -139,9 +179,15 @@ impl View {
             Message::User(_) => self.message(message, screen),
             Message::Assistant(reply) => {
                 let text: Vec<&str> = reply.content.iter().filter_map(|block| Some(&*block.as_text()?.text)).collect();
-                self.begin_block(0, Part::Text, screen);
-                self.feed(&text.join("\n\n"), screen);
-                self.end_block(screen);
+                if !text.is_empty() {
+                    self.begin_block(0, Part::Text, screen);
+                    self.feed(&text.join("\n\n"), screen);
+                    self.end_block(screen);
+                }
+                for call in message.tool_calls() {
+                    self.part(Part::Call, screen);
+                    screen.line(&calls::call(self.look, screen.width(), call));
+                }
             }
             Message::ToolResult(_) => {}
         }
@@ -170,14 +216,28 @@ impl View {
         }
     }
 
-    /// Goes on behind what was seen of the block that is being written.
+    /// Shows what there is of a reply and wasn't seen.
     fn catch_up(&mut self, snapshot: &Snapshot, screen: &mut Screen) {
-        let blocks = snapshot.reply.iter().flat_map(|(_, blocks)| blocks);
-        let Some((_, of, seen)) = &self.block else { return };
-        let more = blocks.filter(|block| block.index == *of).find_map(|block| block.text.get(*seen..));
-        if let Some(more) = more.map(str::to_owned) {
-            self.feed(&more, screen);
+        self.lagged = false;
+        for block in snapshot.reply.iter().flat_map(|(_, blocks)| blocks) {
+            match block.kind {
+                BlockKind::Text => self.go_on(block.index, Part::Text, &block.text, screen),
+                BlockKind::Thinking { .. } => self.go_on(block.index, Part::Thinking, &block.text, screen),
+                _ => self.end_block(screen),
+            }
         }
+    }
+
+    /// Shows the rest of a block, of which this is the text so far.
+    fn go_on(&mut self, index: usize, part: Part, text: &str, screen: &mut Screen) {
+        if index < self.next {
+            return;
+        }
+        if !self.is_in(index) {
+            self.begin_block(index, part, screen);
+        }
+        let seen = self.block.as_ref().map_or(0, |(.., seen)| *seen);
+        self.feed(text.get(seen..).unwrap_or_default(), screen);
     }
 
     fn is_in(&self, index: usize) -> bool {
@@ -202,7 +262,8 @@ impl View {
     }
 
     fn end_block(&mut self, screen: &mut Screen) {
-        if let Some((mut markdown, ..)) = self.block.take() {
+        if let Some((mut markdown, index, _)) = self.block.take() {
+            self.next = index + 1;
             markdown.end();
             markdown.rows().iter().for_each(|row| screen.line(row));
         }
@@ -214,12 +275,31 @@ impl View {
                 self.end_block(screen);
                 self.part(Part::Said, screen);
                 let text: Vec<&str> = said.content.iter().filter_map(Content::as_text).collect();
-                for (n, line) in clean(&text.join("\n")).lines().enumerate() {
-                    let lead = if n == 0 { "› " } else { "  " };
-                    screen.line(&self.look.paint(BOLD, &format!("{lead}{line}")));
+                let text = clean(&text.join("\n")).replace('\t', "    ");
+                let lines = text.lines().count();
+                // Whoever has pasted a file knows it.
+                let most = if lines > MOST_SAID + 1 { MOST_SAID } else { lines };
+                let mut wrap = Wrap::new(self.look, screen.width());
+                for (n, line) in text.lines().take(most).enumerate() {
+                    wrap.push_str(if n == 0 { "› " } else { "  " }, BOLD);
+                    wrap.hang("  ", BOLD);
+                    wrap.push_str(line, BOLD);
+                    wrap.end_line();
+                }
+                wrap.take().iter().for_each(|row| screen.line(row));
+                if lines > most {
+                    screen.line(&self.look.paint(DIM, &format!("  … {} more lines", lines - most)));
                 }
             }
-            Message::Assistant(_) => {
+            Message::Assistant(reply) => {
+                let blocks = reply.content.iter().enumerate().filter(|_| self.lagged);
+                for (index, block) in blocks.collect::<Vec<_>>() {
+                    match block {
+                        Block::Text(text) => self.go_on(index, Part::Text, &text.text, screen),
+                        Block::Thinking(thinking) => self.go_on(index, Part::Thinking, &thinking.thinking, screen),
+                        _ => self.end_block(screen),
+                    }
+                }
                 self.end_block(screen);
                 for call in message.tool_calls() {
                     self.calls.insert(call.id.clone(), Arc::new(call.clone()));
@@ -245,20 +325,24 @@ impl View {
 
     fn part(&mut self, part: Part, screen: &mut Screen) {
         let apart = part != self.last || matches!(part, Part::Text | Part::Said);
-        if apart && self.last != Part::Nothing {
+        if apart {
             screen.line("");
         }
         self.last = part;
     }
 }
 
+/// How long it is until then, in Unix milliseconds.
+fn until(at: i64) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(at).map(Duration::from_millis).unwrap_or_default().saturating_sub(now)
+}
+
 /// What the run does about a failed model call.
 fn what_then(recovery: Recovery) -> String {
     match recovery {
         Recovery::Retry { at } => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let wait = u64::try_from(at).map(Duration::from_millis).unwrap_or_default().saturating_sub(now);
-            format!("trying again in {:.1} s", wait.as_secs_f64())
+            format!("trying again in {:.1} s", until(at).as_secs_f64())
         }
         Recovery::FallBack => "asking the next model".into(),
         Recovery::Compact => "summarising the conversation, which has become too long".into(),

@@ -13,7 +13,8 @@ pub(crate) struct Wrap {
     /// How many columns a row may have; a row that isn't broken is left to the terminal to wrap.
     width: usize,
     broken: bool,
-    /// Under what begins the line.
+    /// What the rows of a line begin with, after the first one: mostly spaces.
+    margin: (String, Style),
     indent: usize,
     row: Spans,
     word: Spans,
@@ -22,7 +23,8 @@ pub(crate) struct Wrap {
     full: Vec<String>,
 }
 
-/// The most of a line that waits for its end, in columns, where rows aren't broken.
+/// The most that waits for its end, in columns: of a line that isn't broken, and of a word. A word that is longer than a row
+/// is left to the terminal to wrap, so that it can be copied in one piece.
 const LONGEST: usize = 4096;
 
 #[derive(Default)]
@@ -30,17 +32,38 @@ struct Spans {
     spans: Vec<(Style, String)>,
     /// An upper bound, for what is joined into one character.
     width: usize,
+    bytes: usize,
     last: Option<char>,
 }
 
 impl Wrap {
     pub(crate) fn new(look: Look, width: usize) -> Self {
-        let (row, word) = Default::default();
-        Self { look, width: width.max(8), broken: true, indent: 0, row, word, begun: false, full: Vec::new() }
+        let (row, word, margin, full) = Default::default();
+        Self { look, width: width.max(8), broken: true, margin, indent: 0, row, word, begun: false, full }
     }
 
+    /// The rows to come have another width, also the one that has begun.
     pub(crate) fn resize(&mut self, width: usize) {
         self.width = width.max(8);
+        if !self.broken || self.row.width <= self.width {
+            return;
+        }
+        let (row, word) = (std::mem::take(&mut self.row), std::mem::take(&mut self.word));
+        self.begun = false;
+        let mut leads = true;
+        for (style, text) in row.spans.into_iter().chain(word.spans) {
+            for c in text.chars() {
+                leads &= c == ' ';
+                match leads {
+                    true => self.row.push(c, style, 1),
+                    false => self.push(c, style),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn width(&self) -> usize {
+        self.width
     }
 
     /// Whether long lines of the text that follows are broken.
@@ -48,9 +71,10 @@ impl Wrap {
         self.broken = broken;
     }
 
-    /// Under which column the rows of this line begin after the first one.
-    pub(crate) fn hang(&mut self, columns: usize) {
-        self.indent = columns.min(self.width / 2);
+    /// What the rows of this line begin with, after the first one.
+    pub(crate) fn hang(&mut self, margin: &str, style: Style) {
+        self.indent = columns(margin);
+        self.margin = (margin.to_owned(), style);
     }
 
     pub(crate) fn push_str(&mut self, text: &str, style: Style) {
@@ -72,9 +96,13 @@ impl Wrap {
         if self.broken && !joined && breakable && !closes(c) {
             self.end_word();
         }
-        if !joined && self.word.width + width > if self.broken { self.width - self.indent } else { LONGEST } {
+        // What takes no room at all isn't kept for ever either.
+        if self.word.bytes > 8 * LONGEST {
+            self.end_word();
+            self.end_row();
+        } else if !joined && self.word.width + width > LONGEST {
             self.word.settle();
-            if self.word.width + width > if self.broken { self.width - self.indent } else { LONGEST } {
+            if self.word.width + width > LONGEST {
                 self.end_word();
                 self.end_row();
             }
@@ -85,8 +113,13 @@ impl Wrap {
     /// The line has ended.
     pub(crate) fn end_line(&mut self) {
         self.end_word();
-        self.indent = 0;
+        self.hang("", Style::new());
         self.end_row();
+    }
+
+    /// A row that is whole already, with its styles.
+    pub(crate) fn put_row(&mut self, row: String) {
+        self.full.push(row);
     }
 
     /// Whether a line has begun.
@@ -99,7 +132,7 @@ impl Wrap {
         std::mem::take(&mut self.full)
     }
 
-    /// The row that isn't full yet, and a word that may still go on. It has two rows at most.
+    /// The row that isn't full yet, and a word that may still go on.
     pub(crate) fn pending(&self) -> Vec<String> {
         if !self.is_in_line() {
             return Vec::new();
@@ -112,8 +145,22 @@ impl Wrap {
         if self.row.width + self.word.width <= self.width {
             return vec![render(self.look, all)];
         }
-        let indent = " ".repeat(self.indent);
-        vec![render(self.look, self.row.spans.iter()), indent + &render(self.look, self.word.spans.iter())]
+        let mut rows = vec![render(self.look, self.row.spans.iter())];
+        rows.retain(|_| self.begun);
+        let (mut row, mut column) = (Spans::default(), 0);
+        for (style, text) in &self.word.spans {
+            for c in text.chars() {
+                let width = c.width().unwrap_or(0);
+                if column + width > self.width {
+                    rows.push(render(self.look, std::mem::take(&mut row).spans.iter()));
+                    column = 0;
+                }
+                row.push(c, *style, width);
+                column += width;
+            }
+        }
+        rows.push(render(self.look, row.spans.iter()));
+        rows
     }
 
     fn end_word(&mut self) {
@@ -132,8 +179,10 @@ impl Wrap {
         let row = std::mem::take(&mut self.row);
         self.full.push(render(self.look, row.spans.iter()).trim_end_matches(' ').to_owned());
         self.begun = false;
-        for _ in 0..self.indent {
-            self.row.push(' ', Style::new(), 1);
+        // In a narrow terminal, the text needs the room more.
+        let (margin, style) = if self.indent <= self.width / 2 { &self.margin } else { &(String::new(), Style::new()) };
+        for c in margin.chars() {
+            self.row.push(c, *style, c.width().unwrap_or(0));
         }
     }
 }
@@ -145,6 +194,7 @@ impl Spans {
             _ => self.spans.push((style, c.into())),
         }
         self.width += width;
+        self.bytes += c.len_utf8();
         self.last = Some(c);
     }
 
@@ -157,6 +207,7 @@ impl Spans {
 
     fn append(&mut self, other: &mut Self) {
         self.width += std::mem::take(&mut other.width);
+        self.bytes += std::mem::take(&mut other.bytes);
         self.last = other.last.take();
         for (style, text) in other.spans.drain(..) {
             match self.spans.last_mut() {
@@ -196,15 +247,35 @@ mod tests {
     fn rows_are_broken_between_words() {
         assert_eq!(rows(10, "one two three four"), ["one two", "three four"]);
         assert_eq!(rows(10, "0123456789 and"), ["0123456789", "and"]);
-        assert_eq!(rows(10, "01234567890123456789abc"), ["0123456789", "0123456789", "abc"]);
         assert_eq!(rows(10, ""), [""]);
+    }
+
+    #[test]
+    fn a_word_that_is_longer_than_a_row_stays_one_piece() {
+        assert_eq!(rows(10, "a 01234567890123456789 b"), ["a", "01234567890123456789", "b"]);
+        assert_eq!(rows(10, &"x".repeat(2 * LONGEST)), ["x".repeat(LONGEST), "x".repeat(LONGEST)]);
+        let mut wrap = Wrap::new(Look { styled: false, unicode: true, moves: true }, 10);
+        wrap.push_str("a 01234567890123", Style::new());
+        assert_eq!(wrap.pending(), ["a ", "0123456789", "0123"]);
+    }
+
+    #[test]
+    fn a_row_that_has_begun_is_broken_anew_in_a_narrower_terminal() {
+        let mut wrap = Wrap::new(Look { styled: false, unicode: true, moves: true }, 30);
+        wrap.push_str("  - ", Style::new());
+        wrap.hang("    ", Style::new());
+        wrap.push_str("one two 日本語日本語 th", Style::new());
+        wrap.resize(12);
+        wrap.push_str("ree", Style::new());
+        wrap.end_line();
+        assert_eq!(wrap.take(), ["  - one two", "    日本語日", "    本語", "    three"]);
     }
 
     #[test]
     fn wide_characters_and_joined_ones_take_what_the_terminal_gives_them() {
         assert_eq!(rows(10, "日本語日本語"), ["日本語日本", "語"]);
         assert_eq!(rows(10, "日本語日本。語"), ["日本語日", "本。語"]);
-        assert_eq!(rows(8, &"e\u{301}".repeat(10)), ["e\u{301}".repeat(8), "e\u{301}".repeat(2)]);
+        assert_eq!(rows(8, &"e\u{301} ".repeat(5)), ["e\u{301} e\u{301} e\u{301} e\u{301}", "e\u{301}"]);
         // A family is one character of two columns.
         let family = "👩\u{200d}👩\u{200d}👧";
         assert_eq!(rows(8, &family.repeat(5)), [family.repeat(4), family.into()]);
@@ -214,7 +285,7 @@ mod tests {
     fn rows_hang_under_what_begins_the_line() {
         let mut wrap = Wrap::new(Look { styled: false, unicode: true, moves: true }, 10);
         wrap.push_str("- ", Style::new());
-        wrap.hang(2);
+        wrap.hang("  ", Style::new());
         wrap.push_str("one two three", Style::new());
         wrap.end_line();
         assert_eq!(wrap.take(), ["- one two", "  three"]);

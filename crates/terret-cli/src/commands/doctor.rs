@@ -15,7 +15,7 @@ use terret::tools::Ladder;
 use crate::config::Config;
 use crate::default_model::{self, Found};
 use crate::exit::{Exit, Problem};
-use crate::output::{clean_json, complain, line};
+use crate::output::{clean_json, complain, line, patiently};
 use crate::{keys, places};
 
 #[derive(Args)]
@@ -99,7 +99,7 @@ struct Server {
 /// Exits with 1 if a run with default options could not start for what is found: no sandbox, no place for sessions, a mistake
 /// in the configuration.
 pub(crate) fn run(args: &Doctor) -> ExitCode {
-    let told = examine().and_then(|health| {
+    let told = patiently("looking around", examine).and_then(|health| {
         let told = if args.json { tell_json(&health) } else { tell(&health) };
         told.map_err(|error| Problem::new(Exit::RunFailed, format!("the output can't be written: {error}")))?;
         let problem = health.sessions.problem.as_ref().or(health.configuration.problem.as_ref());

@@ -365,6 +365,7 @@ fn told(judgement: &Judgement, held: &Held) -> String {
             });
             named.collect::<Vec<_>>().join(", ")
         }
+        Why::Perhaps(rule) => format!("{rule}, for what it runs is known only when it runs"),
         Why::Reads => "it only reads".into(),
         Why::Unreadable => "it can't be read, and rules are about some commands".into(),
         _ => format!("no rule is about it, and the permission mode is {}", held.mode_name()),
@@ -388,6 +389,7 @@ impl Checked {
     fn of(judgement: &Judgement, held: &Held, proposed: &[Rule]) -> Self {
         let (why, rules) = match &judgement.why {
             Why::Rules(rules) => ("rules", rules.as_slice()),
+            Why::Perhaps(rule) => ("perhaps", std::slice::from_ref(rule)),
             Why::Reads => ("reads", &[][..]),
             Why::Unreadable => ("unreadable", &[][..]),
             _ => ("unmatched", &[][..]),

@@ -96,7 +96,7 @@ fn read(path: &Path, root: Option<&Path>) -> Result<Option<Instructions>, String
     if root.is_some_and(|root| !real.starts_with(root)) {
         return Err(format!("which leads out of the project, to {}", shown(&real)));
     }
-    let bytes = match files::read(&real, LONGEST_FILE) {
+    let bytes = match files::read_judged(&real, LONGEST_FILE) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => return Ok(None),
         Err(error) => return Err(format!("which can't be read: {error}")),

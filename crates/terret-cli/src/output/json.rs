@@ -315,8 +315,7 @@ impl<'a> ResultLine<'a> {
             outcome,
             exit_code: Exit::of(&report.outcome).code(),
             text: report.text.as_deref(),
-            // A run that was interrupted behind its last reply has shown none since.
-            stop_reason: last.stop_reason.or(report.stop_reason),
+            stop_reason: report.stop_reason.or(last.stop_reason),
             error,
             session_id: Some(&start.session),
             model: Some(&start.model),

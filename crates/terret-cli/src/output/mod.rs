@@ -2,6 +2,7 @@
 
 mod clean;
 mod json;
+mod patience;
 mod table;
 mod text;
 
@@ -14,6 +15,7 @@ use terret::llm::ModelSpec;
 
 pub(crate) use clean::{clean, clean_json};
 pub(crate) use json::print_message;
+pub(crate) use patience::{Patience, over, patiently};
 pub(crate) use table::{Table, ago, cost, cut, line, quoted, shortened_folder};
 pub(crate) use text::{Progress, summary};
 
@@ -91,7 +93,7 @@ pub(crate) fn note(message: &str) {
     let style = anstyle::Style::new().dimmed();
     let message = if io::stderr().is_terminal() { clean(message) } else { message.into() };
     // Nothing can be told when even printing fails.
-    let _ = writeln!(anstream::stderr(), "{style}{message}{style:#}");
+    let _ = over(|| writeln!(anstream::stderr(), "{style}{message}{style:#}"));
 }
 
 /// One clear message on standard error.
@@ -99,5 +101,5 @@ pub(crate) fn complain(message: &str) {
     let style = anstyle::AnsiColor::Red.on_default().bold();
     let message = if io::stderr().is_terminal() { clean(message) } else { message.into() };
     // Nothing can be told when even printing fails.
-    let _ = writeln!(anstream::stderr(), "{style}terret:{style:#} {message}");
+    let _ = over(|| writeln!(anstream::stderr(), "{style}terret:{style:#} {message}"));
 }

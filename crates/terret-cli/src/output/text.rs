@@ -7,9 +7,9 @@ use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 use terret::agent::machine::{Failure, Outcome, Recovery};
 use terret::agent::{Event, Report};
-use terret::llm::{BlockKind, Content, Message, StopReason, StreamEvent, ToolCall, ToolResultMessage};
+use terret::llm::{Block, BlockKind, Content, Message, StopReason, StreamEvent, ToolCall, ToolResultMessage};
 
-use super::{Output, Start, clean, complain};
+use super::{Output, Patience, Start, clean, complain};
 
 /// `--output-format text`: the result on standard output, progress on standard error.
 pub(crate) struct Text {
@@ -17,6 +17,10 @@ pub(crate) struct Text {
     priced: bool,
     /// The session, if a later run can go on with it.
     session: Option<String>,
+    /// What is waited for.
+    waiting: Option<Patience>,
+    /// How many tools run.
+    running: usize,
 }
 
 impl Text {
@@ -25,18 +29,28 @@ impl Text {
         let live = io::stdout().is_terminal() && io::stderr().is_terminal();
         let progress = Progress::new(Box::new(anstream::stderr()), live);
         let session = start.kept.then(|| start.session.clone());
-        Self { progress, priced: start.priced, session }
+        Self { progress, priced: start.priced, session, waiting: None, running: 0 }
     }
 }
 
 impl Output for Text {
     fn event(&mut self, event: &Event) -> io::Result<()> {
+        // What is shown takes the place of what was waited for.
+        if self.progress.shows(event) {
+            self.waiting = None;
+        }
         let shown = self.progress.event(event);
+        if let Some(what) = self.waits_for(event) {
+            // One at a time has the line.
+            self.waiting = None;
+            self.waiting = Some(Patience::new(what));
+        }
         // A log that nobody keeps is no reason to stop. A terminal that is gone is one.
         if self.progress.live { shown } else { Ok(()) }
     }
 
     fn ended(&mut self, report: &Report, took: Duration) -> io::Result<()> {
+        self.waiting = None;
         let shown = self.progress.end_line();
         if let Some(text) = &report.text
             && !self.progress.live
@@ -66,6 +80,28 @@ impl Output for Text {
         }
         let summed_up = writeln!(self.progress.out, "{DIM}{summary}{DIM:#}");
         if self.progress.live { shown.and(summed_up) } else { Ok(()) }
+    }
+}
+
+impl Text {
+    /// What may take its time from this event on.
+    fn waits_for(&mut self, event: &Event) -> Option<String> {
+        match event {
+            Event::ModelCalled { .. } => Some("waiting for the model".into()),
+            Event::Delta { event: StreamEvent::BlockStart { kind: BlockKind::ToolCall { name, .. }, .. }, .. } => {
+                Some(format!("the model writes a call of {}", clean(name)))
+            }
+            Event::CompactionStarted { .. } => Some("summarising".into()),
+            Event::ToolStarted { call } => {
+                self.running += 1;
+                Some(format!("{} is at work", clean(&call.name)))
+            }
+            Event::ToolEnded { .. } => {
+                self.running = self.running.saturating_sub(1);
+                (self.running > 0).then(|| "tools are at work".into())
+            }
+            _ => None,
+        }
     }
 }
 
@@ -101,6 +137,10 @@ pub(crate) struct Progress {
     /// Whether the cursor stands behind a text that has no line end yet.
     in_line: bool,
     showing: Showing,
+    /// The block of the reply that is being shown, and how many bytes of it were.
+    seen: (usize, usize),
+    /// Whether fragments are missing, for which the terminal was too slow.
+    lagged: bool,
 }
 
 /// What of the streaming reply is shown.
@@ -111,14 +151,55 @@ enum Showing {
     Thinking,
 }
 
+impl Showing {
+    fn of(kind: &BlockKind) -> Self {
+        match kind {
+            BlockKind::Text => Showing::Text,
+            BlockKind::Thinking { .. } => Showing::Thinking,
+            _ => Showing::Nothing,
+        }
+    }
+}
+
 impl Progress {
     pub(crate) fn new(out: Box<dyn Write>, live: bool) -> Self {
-        Self { out, live, in_line: false, showing: Showing::Nothing }
+        Self { out, live, in_line: false, showing: Showing::Nothing, seen: (0, 0), lagged: false }
+    }
+
+    /// Whether anything is written for an event.
+    fn shows(&self, event: &Event) -> bool {
+        match event {
+            Event::Delta { event: StreamEvent::BlockDelta { .. }, .. } => self.live && self.showing != Showing::Nothing,
+            Event::Delta { event: StreamEvent::BlockStart { .. } | StreamEvent::BlockEnd { .. }, .. } => self.live,
+            Event::Delta { .. } | Event::ModelCalled { .. } => false,
+            _ => true,
+        }
     }
 
     pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::Delta { event, .. } if self.live => self.delta(event),
+            Event::ModelCalled { .. } => {
+                self.seen = (0, 0);
+                Ok(())
+            }
+            Event::Lagged => {
+                self.lagged = self.live;
+                Ok(())
+            }
+            Event::Snapshot(snapshot) if std::mem::take(&mut self.lagged) => {
+                let mut blocks = snapshot.reply.iter().flat_map(|(_, blocks)| blocks);
+                blocks.try_for_each(|block| self.go_on(block.index, Showing::of(&block.kind), &block.text))
+            }
+            Event::Message(message) if self.lagged => {
+                let Message::Assistant(reply) = &**message else { return Ok(()) };
+                reply.content.iter().enumerate().try_for_each(|(index, block)| match block {
+                    Block::Text(text) => self.go_on(index, Showing::Text, &text.text),
+                    Block::Thinking(thinking) => self.go_on(index, Showing::Thinking, &thinking.thinking),
+                    _ => Ok(()),
+                })?;
+                self.end_line()
+            }
             // A failure that is the end of the run is said there.
             Event::AttemptFailed { recovery: None, .. } => self.end_line(),
             Event::AttemptFailed { failure, recovery: Some(recovery), .. } => {
@@ -153,18 +234,35 @@ impl Progress {
 
     fn delta(&mut self, event: &StreamEvent) -> io::Result<()> {
         match event {
-            StreamEvent::BlockStart { kind, .. } => {
-                self.showing = match kind {
-                    BlockKind::Text => Showing::Text,
-                    BlockKind::Thinking { .. } => Showing::Thinking,
-                    _ => Showing::Nothing,
-                };
+            StreamEvent::BlockStart { index, kind } => {
+                (self.showing, self.seen) = (Showing::of(kind), (*index, 0));
                 self.end_line()
             }
-            StreamEvent::BlockDelta { text, .. } => self.text(text),
-            StreamEvent::BlockEnd { .. } => self.end_line(),
+            StreamEvent::BlockDelta { text, .. } => {
+                self.seen.1 += text.len();
+                self.text(text)
+            }
+            StreamEvent::BlockEnd { index, .. } => {
+                self.seen = (index + 1, 0);
+                self.end_line()
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Shows the rest of a block, of which this is the text so far.
+    fn go_on(&mut self, index: usize, showing: Showing, text: &str) -> io::Result<()> {
+        if index < self.seen.0 {
+            return Ok(());
+        }
+        if index > self.seen.0 {
+            self.end_line()?;
+            self.seen = (index, 0);
+        }
+        self.showing = showing;
+        let rest = text.get(self.seen.1..).unwrap_or_default();
+        self.seen.1 += rest.len();
+        if rest.is_empty() { Ok(()) } else { self.text(rest) }
     }
 
     fn text(&mut self, text: &str) -> io::Result<()> {

@@ -15,12 +15,15 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use terret::llm::Message;
 
+use crate::server::{Answer, Server};
 use crate::terret::{Terret, eventually, sessions};
 
 const ENTER: &str = "\r";
 const ESC: &str = "\u{1b}";
 const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
+const CTRL_G: &str = "\u{7}";
+const CTRL_R: &str = "\u{12}";
 const UP: &str = "\u{1b}[A";
 const ALT_ENTER: &str = "\u{1b}\r";
 
@@ -71,10 +74,22 @@ impl Seat {
         self
     }
 
+    /// As somebody does who thinks before the next key.
+    fn pauses(&self) -> &Self {
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        self
+    }
+
     /// Waits until the screen shows this.
     #[track_caller]
     fn sees(&self, text: &str) -> &Self {
         self.until(text, |screen| screen.contains(text))
+    }
+
+    /// Waits until the screen shows this, and the run has ended.
+    #[track_caller]
+    fn is_told(&self, text: &str) -> &Self {
+        self.sees(text).sees_no_more("esc interrupts")
     }
 
     #[track_caller]
@@ -196,7 +211,7 @@ fn an_interruption_keeps_what_was_done_and_the_session_goes_on() {
     for key in [ESC, CTRL_C] {
         let seat = seat([call("ls", json!({})), endless("Half an answer"), text("The rest.")]);
         seat.sees("/help").types("go").types(ENTER).sees("Half an answer").types(key).sees("interrupted");
-        seat.types("and now").types(ENTER).sees("The rest.").sees("Half an answer").types(CTRL_D);
+        seat.types("and now").types(ENTER).is_told("The rest.").sees("Half an answer").types(CTRL_D);
         let transcript = seat.exits(0).transcript();
         let roles: Vec<&str> = transcript.iter().map(|message| message["role"].as_str().unwrap()).collect();
         assert_eq!(roles, ["user", "assistant", "toolResult", "user", "assistant"]);
@@ -274,8 +289,161 @@ fn what_was_being_typed_comes_back_after_a_question() {
     let slow = json!({"content": slow["content"], "delayMs": 700});
     let seat = Seat::take(Terret::new().script([slow, text("Done.")]).args(["--permission-mode", "ask"]));
     seat.sees("/help").types("go").types(ENTER).sees("waiting").types("half a").sees("› half a");
-    seat.sees("y once").types("a").sees("Done.").sees("› half a").types(CTRL_C).types(CTRL_D);
+    seat.sees("y once").pauses().types("a").is_told("Done.").sees("› half a").types(CTRL_C).types(CTRL_D);
     seat.exits(0);
+}
+
+#[test]
+fn keys_of_a_text_that_is_being_typed_answer_no_question() {
+    let write = call("write", json!({"path": "a.txt", "content": "x"}));
+    let write = json!({"content": write["content"], "delayMs": 3000});
+    let seat = Seat::take(Terret::new().script([write, text("Done.")]).args(["--permission-mode", "ask"]));
+    seat.sees("/help").types("go").types(ENTER).sees("waiting").types("y").sees("› y");
+    while !seat.screen().contains("y once") {
+        seat.types("y");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    seat.types("a").types("\u{1b}[200~\npasted\u{1b}[201~").sees("comes back after this question");
+    assert!(seat.screen().contains("y once") && !seat.world.path().join("project/a.txt").exists());
+    seat.pauses().types("y").is_told("Done.").sees("a\n  pasted").types(CTRL_C).types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn a_tool_that_was_interrupted_and_the_end_of_one_that_failed_are_shown() {
+    let count = call("bash", json!({"command": "for i in 1 2 3 4 5 6 7 8 9; do echo line $i; done; exit 3"}));
+    let sleep =
+        json!({"content": [{"type": "toolCall", "id": "c2", "name": "bash", "arguments": {"command": "sleep 600"}}]});
+    let seat = Seat::take(Terret::new().script([count, sleep]).args(["--permission-mode", "full"]));
+    seat.sees("/help").types("go").types(ENTER).sees("• bash sleep 600");
+    let screen = seat.screen();
+    assert!(screen.contains("✗ line 1") && screen.contains("more lines") && screen.contains("line 9"), "{screen}");
+    assert!(!screen.contains("line 5"), "{screen}");
+    seat.types(ESC).sees("interrupted").sees("• bash sleep 600\n  ✗ stopped").types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn where_there_is_nothing_to_do_it_says_so() {
+    let seat = seat([text("x")]);
+    seat.sees("/help").types("/continue").types(ENTER).sees("there is nothing to go on with");
+    seat.types("/compact").types(ENTER).sees("could not be summarised: there is nothing").types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn what_was_said_is_found_and_paths_are_completed() {
+    let terret = Terret::new().script([text("One."), text("Two."), text("Three.")]).file("src/main.rs", "");
+    let seat = Seat::take(terret);
+    seat.sees("/help").types("fix the tests").types(ENTER).sees("One.").types("other").types(ENTER).sees("Two.");
+    seat.types("draft").types(CTRL_R).types("TEST").sees("find › TEST\nfix the tests").types(ESC).sees("› draft");
+    seat.types(CTRL_R).types("test").sees("\nfix the tests").types(ENTER).sees("› fix the tests");
+    seat.types(" in @s\t").sees("@src/").types("\t").sees("@src/main.rs").types(ENTER).sees("Three.").types(CTRL_D);
+    assert_eq!(seat.exits(0).said(), ["fix the tests", "other", "fix the tests in @src/main.rs"]);
+}
+
+#[test]
+fn what_is_typed_can_be_edited_in_another_program() {
+    let editor = "#!/bin/sh\n[ \"$1\" = -w ] && stty -a | grep -q ' icanon' && echo \"and more\" >>\"$2\"\n";
+    let terret = Terret::new().script([text("Heard.")]).file("editor", editor);
+    fs::set_permissions(terret.path("editor"), fs::Permissions::from_mode(0o755)).unwrap();
+    let named = format!("{} -w", terret.path("editor").display());
+    let seat = Seat::take(terret.env("VISUAL", named));
+    seat.sees("/help").types("begun\\\r").types(CTRL_G).sees("and more").types(ENTER).sees("Heard.").types(CTRL_D);
+    assert_eq!(seat.exits(0).said(), ["begun\nand more"]);
+
+    let seat = Seat::take(Terret::new().script([text("Heard.")]).env("EDITOR", "false"));
+    seat.sees("/help").types("kept").types(CTRL_G).sees("false failed").sees("› kept").types(CTRL_C).types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn a_long_paste_is_said_whole_and_shown_in_part() {
+    let seat = seat([text("Got it.")]);
+    let pasted: String = (0..2000).map(|n| format!("row {n}\r")).collect();
+    seat.sees("/help").types(&format!("\u{1b}[200~{pasted}\u{1b}[201~")).sees("row 1999").types(ENTER);
+    seat.sees("Got it.").sees("… 1970 more lines").types(CTRL_D);
+    assert_eq!(seat.exits(0).said()[0].lines().count(), 2000);
+}
+
+#[test]
+fn a_run_that_a_crash_has_interrupted_is_paid_for_once() {
+    let usage = json!({"prompt_tokens": 1_000_000, "completion_tokens": 0});
+    let answer = |delta: Value, reason: &str| {
+        let event = json!({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}], "usage": usage});
+        Answer::events(format!("data: {event}\n\ndata: [DONE]\n\n"))
+    };
+    let bash = json!({"name": "bash", "arguments": "{\"command\": \"sleep 600\"}"});
+    let call = json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": bash}]});
+    let server = Server::answering([answer(call, "tool_calls"), answer(json!({"content": "Done."}), "stop")]);
+    let models = r#"{"models": {"custom/mine": {"price": {"input": 1, "output": 1}}}}"#;
+    let asked = ["-m", "custom/mine", "--base-url", &server.url, "--permission-mode", "full"];
+    let seat = Seat::take(Terret::new().args(asked).home_file(".config/terret/models.json", models));
+    seat.sees("/help").types("go").types(ENTER).sees("• bash").sees("$1.0");
+    kill_process(seat.program(), Signal::KILL).unwrap();
+    let world = seat.world.clone();
+    drop(seat);
+    let again = Seat::take(Terret::of(world).args(asked).args(["-c"]));
+    again.is_told("Done.").types("/cost").types(ENTER).sees("this session: $2.0").types(CTRL_D);
+    again.exits(0);
+}
+
+#[test]
+fn a_command_for_a_key_that_takes_its_time_can_be_interrupted() {
+    let config = "[providers.anthropic]\napi-key = \"!touch asked; sleep 600\"\n";
+    let seat = Seat::take(Terret::new().script([text("Still here.")]).config(config));
+    seat.sees("/help").types("/model anthropic/claude-sonnet-4-5").types(ENTER);
+    let asked = seat.world.path().join("project/asked");
+    eventually(|| asked.exists().then_some(()));
+    seat.types(CTRL_C).sees("nothing has changed").types("go").types(ENTER).sees("Still here.").types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn it_ends_when_it_is_told_to_though_the_terminal_takes_nothing_more() {
+    let mut seat = seat([json!({"text": "line\n\n".repeat(100_000), "chunk": 16})]);
+    let terminal = seat.sees("/help").terminal.clone();
+    let held = terminal.lock().unwrap();
+    seat.types("go").types(ENTER).pauses();
+    kill_process(seat.program(), Signal::TERM).unwrap();
+    let status = seat.child.wait();
+    drop(held);
+    assert_eq!(status.unwrap().code(), Some(143));
+}
+
+#[test]
+fn what_comes_faster_than_the_terminal_is_shown_whole() {
+    let rows: String = (0..20_000).map(|n| format!("row {n} of many\n\n")).collect();
+    let reply = json!({"text": format!("{rows}THE END"), "chunk": 16});
+    let seat = seat([reply.clone()]);
+    // Nobody reads for a while.
+    let held = seat.sees("/help").terminal.lock().unwrap();
+    seat.types("go").types(ENTER).pauses();
+    drop(held);
+    seat.sees("row 19999 of many").sees("THE END").types(CTRL_D);
+    seat.exits(0);
+
+    let seat = Seat::take(Terret::new().script([reply]).args(["go"]));
+    let held = seat.terminal.lock().unwrap();
+    seat.pauses();
+    drop(held);
+    seat.sees("row 19999 of many").sees("THE END").sees("1 model call");
+    seat.exits(0);
+}
+
+#[test]
+fn a_run_ends_when_its_terminal_goes() {
+    let seat = seat([endless("Well")]);
+    seat.sees("/help").types("go").types(ENTER).sees("Well");
+    // The system says it, and so does a shell.
+    for _ in 0..2 {
+        kill_process(seat.program(), Signal::HUP).unwrap();
+    }
+    let again = Seat::take(Terret::of(seat.exits(143).world).script([text("x")]).args(["-c"]));
+    again.sees("/help").sees("› go").types("/cost").types(ENTER).sees("this session");
+    assert!(!again.screen().contains("goes on"), "{}", again.screen());
+    again.types(CTRL_D);
+    again.exits(0);
 }
 
 #[test]
@@ -308,7 +476,9 @@ fn wide_characters_and_another_size_keep_the_cursor_where_it_belongs() {
         seat.types("w");
         rows(screen) == 2 && screen.lines().all(|line| line.chars().count() <= 24)
     });
-    seat.types("\u{15}").types(CTRL_D);
+    // What a smaller terminal has cut off is drawn again at once.
+    seat.types("\u{15}").sees("› \n").resize(4, 24);
+    seat.sees("scripted/").types(CTRL_D);
     seat.exits(0);
 }
 
@@ -317,7 +487,7 @@ fn commands_tell_and_unknown_ones_suggest_the_near_one() {
     let seat = seat([json!({"text": "Hi.", "usage": {"input": 1200, "output": 34}})]);
     seat.sees("/help").types("/hlep").types(ENTER).sees("did you mean /help?").types("\u{15}/help").types(ENTER);
     seat.sees("/export FILE").sees("Alt-Enter").types("/tools").types(ENTER).sees("grep");
-    seat.types("hi").types(ENTER).sees("Hi.").sees("1.2k tokens").types("/cost").types(ENTER).sees("this session:");
+    seat.types("hi").types(ENTER).is_told("Hi.").sees("1.2k tokens").types("/cost").types(ENTER).sees("this session:");
     seat.types("/export page.html").types(ENTER).sees("written to page.html");
     seat.types("/sessions").types(ENTER).sees("goes on with one").types("/clear").types(ENTER).sees("a new session");
     seat.types("/model nobody/nothing").types(ENTER).sees("nobody").types("/quit").types(ENTER);

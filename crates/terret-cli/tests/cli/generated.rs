@@ -14,6 +14,14 @@ fn completions_know_commands_and_options() {
         for part in ["terret", "sessions", "max-turns"] {
             assert!(script.contains(part), "{shell} {part}");
         }
+        // Those that are here, and can look without running, can read it.
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(&file, &script).unwrap();
+        if let (true, Ok(read)) =
+            (["bash", "zsh", "fish"].contains(&shell), Command::new(shell).arg("-n").arg(file.path()).output())
+        {
+            assert!(read.status.success(), "{shell}: {}", String::from_utf8_lossy(&read.stderr));
+        }
     }
     let script = Terret::new().args(["completions", "bash"]).run().exits(0).stdout;
     let asked = format!(

@@ -71,6 +71,17 @@ fn what_the_user_has_decided_stays_so_also_where_it_lies_in_the_folder_that_is_w
 }
 
 #[test]
+fn a_command_makes_no_configuration_of_the_program_where_the_folder_is_a_home() {
+    let ran =
+        running("mkdir -p .config/terret && echo 'permission-mode = \"full\"' > .config/terret/config.toml; true")
+            .env("XDG_CONFIG_HOME", "")
+            .args(["-C", "../home"])
+            .run()
+            .exits(0);
+    assert!(!ran.path("../home/.config/terret/config.toml").exists(), "{}", ran.stdout);
+}
+
+#[test]
 fn full_says_in_words_that_there_is_no_sandbox() {
     let ran = running("echo out > ../made").args(["--permission-mode", "full"]).run().exits(0);
     assert!(ran.path("../made").exists());
@@ -150,6 +161,16 @@ fn where_no_sandbox_works_a_run_that_needs_one_does_not_start() {
     assert!(!without_a_sandbox(running("touch made").args(reading)).exits(0).path("made").exists());
     without_a_sandbox(Terret::scripted([json!({"text": "Done."})]).args(["--tools", "read,grep"])).exits(0);
     without_a_sandbox(Terret::new().args(["demo"])).exits(0);
+}
+
+#[test]
+fn the_whole_file_system_is_no_folder_to_work_in() {
+    let running = || Terret::scripted([json!({"text": "Done."})]);
+    for args in [&["-C", "/"][..], &["--add-dir", "/"], &["-C", "/", "--permission-mode", "read-only"]] {
+        let ran = running().args(args).run().exits(2);
+        assert!(ran.stderr.contains("use a folder further down"), "{}", ran.stderr);
+    }
+    running().args(["-C", "/", "--permission-mode", "full"]).run().exits(0);
 }
 
 #[test]

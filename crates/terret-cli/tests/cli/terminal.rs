@@ -70,8 +70,13 @@ impl Terminal {
     }
 
     /// What the command shows on it.
-    pub(crate) fn shows(self, mut command: Command) -> String {
-        let mut child = command.env("TERM", "xterm-256color").spawn().unwrap();
+    pub(crate) fn shows(self, command: Command) -> String {
+        self.shows_as("xterm-256color", command)
+    }
+
+    /// The same on a terminal of another kind.
+    fn shows_as(self, kind: &str, mut command: Command) -> String {
+        let mut child = command.env("TERM", kind).spawn().unwrap();
         // The last one inside has to go, for the outside to see an end.
         drop((command, self.inside));
         let (mut shown, mut outside) = (Vec::new(), File::from(self.outside));
@@ -87,6 +92,10 @@ impl Terminal {
 fn without_own_styles(shown: &str) -> String {
     let own = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m"];
     let plain = own.iter().fold(shown.replace("\r\n", "\n"), |text, style| text.replace(style, ""));
+    // Where the machine is slow, it says what it waits for, on a line that goes away again.
+    let (waited, rest) = plain.rsplit_once("\u{1b}[K").unwrap_or(("", &plain));
+    let waited = waited.split("\u{1b}[K").map(|line| line.rsplit_once('\r').map_or(line, |(before, _)| before));
+    let plain = waited.collect::<String>() + rest;
     let live = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || ('\u{202a}'..='\u{202e}').contains(&c);
     assert!(!plain.contains(live), "{plain:?}");
     plain
@@ -265,4 +274,27 @@ fn a_session_is_deleted_if_somebody_says_so_on_a_terminal() {
         assert!(shown.contains("first  First. (2 messages)") && shown.contains("Delete for good? [y/N]"), "{shown}");
         assert_eq!(ran.sessions().list().unwrap().len(), left);
     }
+}
+
+/// The model takes 1.5 s, and what is waited for is said after one.
+#[test]
+fn what_takes_its_time_says_so_on_a_terminal_and_nowhere_else() {
+    let slow = || Terret::scripted([json!({"text": "Done.", "delayMs": 1500})]);
+    let terminal = Terminal::open();
+    let (mut command, _world) = slow().into_command();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(terminal.stdio());
+    let shown = terminal.shows(command);
+    assert!(shown.contains("waiting for the model … 1 s"), "{shown:?}");
+    // It is gone in the end: what follows stands at the begin of its line.
+    let (_, after) = shown.rsplit_once("waiting for the model").unwrap();
+    assert!(after.contains("\r\u{1b}[K\u{1b}[2m1 model call"), "{shown:?}");
+
+    let ran = slow().run().exits(0);
+    assert!(!ran.stderr.contains("waiting"), "{}", ran.stderr);
+
+    let terminal = Terminal::open();
+    let (mut command, _world) = slow().into_command();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(terminal.stdio());
+    let plain = terminal.shows_as("dumb", command);
+    assert!(plain.contains("waiting for the model …\r\n") && !plain.contains('\u{1b}'), "{plain:?}");
 }

@@ -34,6 +34,8 @@ pub(super) struct Capture {
     tail: String,
     file: Kept,
     news: String,
+    /// Kept for its memory.
+    text: String,
 }
 
 #[derive(Debug)]
@@ -66,15 +68,18 @@ impl Capture {
             tail: String::new(),
             file: Kept::NotNeeded,
             news: String::new(),
+            text: String::new(),
         }
     }
 
     /// Takes what the command wrote.
     pub(super) async fn push(&mut self, bytes: &[u8]) {
         self.received += bytes.len() as u64;
-        let mut text = String::with_capacity(bytes.len());
+        let mut text = std::mem::take(&mut self.text);
         self.plain.push(bytes, &mut text);
         self.take(&text).await;
+        text.clear();
+        self.text = text;
     }
 
     /// What came since the last time; the end of it, if it is much.
@@ -115,10 +120,8 @@ impl Capture {
         let room = HEAD.0.saturating_sub(self.head.len());
         let (head, tail) = split_at_most(text, if self.tail.is_empty() { room } else { 0 });
         self.head.push_str(head);
-        self.tail.push_str(tail);
-        cut_front(&mut self.tail, 2 * TAIL.0, TAIL.0);
-        self.news.push_str(text);
-        cut_front(&mut self.news, NEWS, NEWS);
+        push_end(&mut self.tail, tail, 2 * TAIL.0, TAIL.0);
+        push_end(&mut self.news, text, NEWS, NEWS);
     }
 
     fn is_long(&self) -> bool {
@@ -183,8 +186,7 @@ fn first_lines(text: &str) -> &str {
 
 /// The end of a text, within the limits; whole lines where there are any.
 fn last_lines(text: &str) -> &str {
-    let start = (text.len().saturating_sub(TAIL.0)..=text.len()).find(|start| text.is_char_boundary(*start));
-    let text = text.get(start.unwrap_or(0)..).unwrap_or(text);
+    let text = last_bytes(text, TAIL.0);
     let body = text.strip_suffix('\n').unwrap_or(text);
     // Behind the line feed before the first line; where all lines fit, behind the first, which is a part of a line.
     let mut feeds = memchr::memrchr_iter(b'\n', body.as_bytes()).take(TAIL.1);
@@ -198,10 +200,21 @@ fn split_at_most(text: &str, bytes: usize) -> (&str, &str) {
     text.split_at_checked(end.unwrap_or(0)).unwrap_or((text, ""))
 }
 
-/// Once a text is longer than `limit`, keeps only about the last `kept` bytes of it.
-fn cut_front(text: &mut String, limit: usize, kept: usize) {
-    if text.len() > limit {
-        let start = (text.len() - kept..=text.len()).find(|start| text.is_char_boundary(*start));
-        text.drain(..start.unwrap_or(text.len()));
+/// Appends to a text. Once that is longer than `limit`, keeps only about the last `kept` bytes of it.
+fn push_end(text: &mut String, more: &str, limit: usize, kept: usize) {
+    if more.len() > limit {
+        text.clear();
+        text.push_str(last_bytes(more, kept));
+        return;
     }
+    text.push_str(more);
+    if text.len() > limit {
+        text.drain(..text.len() - last_bytes(text, kept).len());
+    }
+}
+
+/// The end of a text, of so many bytes at most; less where that would cut a character.
+fn last_bytes(text: &str, bytes: usize) -> &str {
+    let start = (text.len().saturating_sub(bytes)..=text.len()).find(|start| text.is_char_boundary(*start));
+    start.and_then(|start| text.get(start..)).unwrap_or_default()
 }

@@ -20,12 +20,13 @@ pub(super) fn shell(
 ) -> std::io::Result<CommandWrap> {
     let program = shell_program(variables.get(OsStr::new("PATH")));
     let arguments = vec!["-c".to_owned(), command.to_owned()];
-    let mut shell = cell.command(CommandLine { program: program.to_owned(), arguments })?;
-    shell.current_dir(directory).env_clear().envs(variables).stdout(output.try_clone()?).stderr(output);
+    let mut shell = cell.command(CommandLine { program: program.to_owned(), arguments }, variables)?;
+    shell.current_dir(directory).stdout(output.try_clone()?).stderr(output);
     Ok(in_own_session(shell))
 }
 
-/// A command that has no terminal and isn't reached by what the terminal sends to this program's group.
+/// A command that has no terminal, isn't reached by what the terminal sends to this program's group, and inherits no open
+/// file.
 pub(super) fn in_own_session(command: Command) -> CommandWrap {
     let mut command = CommandWrap::from(command);
     command.wrap(OwnSession);
@@ -38,6 +39,8 @@ struct OwnSession;
 
 impl CommandWrapper for OwnSession {
     fn pre_spawn(&mut self, command: &mut Command, core: &CommandWrap) -> std::io::Result<()> {
+        // Whoever started this program may have left it descriptors, and behind a wall, an open directory is a door in it.
+        close_fds::set_fds_cloexec_threadsafe(3, &[]);
         ProcessSession.pre_spawn(command, core)
     }
 }

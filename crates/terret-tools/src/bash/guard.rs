@@ -1,4 +1,3 @@
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::process::Stdio;
@@ -20,6 +19,10 @@ pub(super) struct Guard {
     mark: String,
     pipe: Mutex<Option<File>>,
 }
+
+/// Where its programs are. The person's search path may name folders of the workspace (`.venv/bin`), and the guard runs
+/// outside of the sandbox: a command could put a `grep` of its own there.
+const PATH: &str = "/usr/bin:/bin:/run/current-system/sw/bin";
 
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
@@ -62,18 +65,18 @@ impl Guard {
     }
 
     /// Makes sure that the process runs.
-    pub(super) fn start(&self, path: Option<&OsString>) -> io::Result<()> {
+    pub(super) fn start(&self) -> io::Result<()> {
         let mut pipe = self.pipe.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if pipe.is_some() {
             return Ok(());
         }
         let (reader, writer) = io::pipe()?;
-        let mut shell = Command::new("sh");
+        let mut shell = Command::new("/bin/sh");
         shell
             .args(["-c", SCRIPT, "terret-guard", &format!("{MARK}={}", self.mark)])
             .current_dir("/")
             .env_clear()
-            .envs(path.map(|path| ("PATH", path)))
+            .env("PATH", PATH)
             .stdin(reader)
             .stdout(Stdio::null())
             .stderr(Stdio::null());

@@ -39,6 +39,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Progress is told no more often.
 const PROGRESS: Duration = Duration::from_millis(100);
 
+/// As much output is taken at once, in bytes.
+const BUFFER: usize = 256 * 1024;
+
 /// Runs commands, and owns what they leave running.
 #[derive(Debug)]
 pub(super) struct Runner {
@@ -120,8 +123,11 @@ impl Runner {
         let prepared = tokio::task::spawn_blocking(move || runner.prepare(variables)).await;
         let Prepared { cell, level, protected, variables } =
             prepared.unwrap_or_else(|error| Err(io::Error::other(error)))?;
-        self.guard.start(variables.get(OsStr::new("PATH")))?;
+        self.guard.start()?;
         let (reader, writer) = io::pipe()?;
+        #[cfg(target_os = "linux")]
+        // Fewer changes between those who write and us. Where the user has many pipes, it stays as it is.
+        let _ = rustix::pipe::fcntl_setpipe_size(&reader, BUFFER);
         let mut reader = Receiver::from_owned_fd(reader.into())?;
         let shell = shell(&cell, command, self.workspace.root(), &variables, writer)?;
         let mut child = cell.spawn(shell).await?;
@@ -282,7 +288,7 @@ async fn pump(
     progress: &ProgressSender,
     mut exit: oneshot::Receiver<()>,
 ) -> bool {
-    let mut buffer = vec![0; 64 * 1024];
+    let mut buffer = vec![0; BUFFER];
     let mut told = Instant::now();
     let mut last_words: Option<Instant> = None;
     loop {

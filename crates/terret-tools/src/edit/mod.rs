@@ -10,7 +10,7 @@ use terret_agent::{FnTool, ToolError, ToolOutput, tool};
 use tokio_util::sync::CancellationToken;
 
 use self::apply::{Applied, apply};
-use crate::workspace::{Access, Target, Workspace};
+use crate::workspace::{Access, PathError, Target, Workspace};
 use crate::{blocking, diff};
 
 /// A larger file isn't edited, in bytes. The file and its edited copy are held in memory.
@@ -46,7 +46,8 @@ struct Details {
 ///
 /// Each old text must occur exactly once. It is looked for byte by byte first. Only where that finds nothing, these
 /// differences are overlooked, one after the other: line ends (LF, CRLF), white space at line ends, and typographic
-/// quotes, dashes and spaces. Whatever wasn't matched keeps its bytes, also when they aren't UTF-8. Line feeds in a new
+/// quotes, dashes and spaces. A file that has changed since the tools of this workspace read or wrote it has to be read again
+/// first. Whatever wasn't matched keeps its bytes, also when they aren't UTF-8. Line feeds in a new
 /// text become CRLF where the file's lines end so.
 pub fn edit(workspace: &Workspace) -> FnTool {
     let workspace = workspace.clone();
@@ -66,10 +67,11 @@ fn edit_file(
     let located = workspace.locate(&arguments.path, Access::Write)?;
     let missing = || workspace.not_found(&located);
     let target = match Target::open(&located, false) {
-        Err(crate::workspace::PathError::NotFound { .. }) => return Err(missing().into()),
+        Err(PathError::NotFound { .. }) => return Err(missing().into()),
         target => target?,
     };
     let existing = target.existing()?.ok_or_else(missing)?;
+    workspace.check_seen(&located, &existing)?;
     let Some(original) = existing.read(LIMIT)? else {
         let message = format!("{} is larger than {LIMIT} bytes, too large for edit. Use bash.", located.shown);
         return Err(ToolError::new(message));
@@ -78,9 +80,19 @@ fn edit_file(
         arguments.edits.iter().map(|edit| (edit.old_text.as_str(), edit.new_text.as_str())).collect();
     let Applied { content, lines, overlooked } = apply(&original, &edits)
         .map_err(|error| ToolError::new(format!("{} was not changed: {error}", located.shown)))?;
-    if !target.replace(&content, Some(&existing), || !cancel.is_cancelled())? {
-        return Err(ToolError::new(format!("Cancelled. {} was not changed.", located.shown)));
+    let mut changed = false;
+    let mut commit = || {
+        changed = !target.holds(&existing);
+        !changed && !cancel.is_cancelled()
+    };
+    let replaced = target.replace(&content, Some(&existing), &mut commit)?;
+    if changed {
+        return Err(PathError::Changed { path: located.shown }.into());
     }
+    let Some(replaced) = replaced else {
+        return Err(ToolError::new(format!("Cancelled. {} was not changed.", located.shown)));
+    };
+    workspace.note_seen(&located, &replaced);
     let numbers: Vec<String> = lines.iter().map(usize::to_string).collect();
     let (s, numbers) = (if numbers.len() == 1 { "" } else { "s" }, numbers.join(", "));
     let mut text = format!("Edited {}: {} replacement{s}, at line{s} {numbers}.", located.shown, lines.len());

@@ -1,6 +1,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use memchr::{memchr_iter, memchr3};
+
 /// Differences between a text and a file that are overlooked. Each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Overlook {
@@ -88,23 +90,46 @@ impl View {
     /// The view of a text that may end within a line, and whether white space was overlooked at its end.
     fn of_part(text: &[u8], overlook: Overlook) -> (Self, bool) {
         let mut view = View { bytes: Vec::with_capacity(text.len() + 1), overlook, runs: Vec::new() };
-        // White space that may turn out to stand before a line's end.
-        let mut pending: Vec<(u8, usize, usize)> = Vec::new();
-        let mut at = 0;
-        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-            let (byte, width) = first(rest, overlook);
-            if overlook >= Overlook::TrailingSpace && matches!(byte, b' ' | b'\t') {
-                pending.push((byte, at, width));
-            } else {
-                let kept = if byte == b'\n' { 0 } else { pending.len() };
-                for (byte, at, width) in pending.drain(..).take(kept) {
-                    view.push(byte, at, width);
-                }
-                view.push(byte, at, width);
-            }
-            at += width;
+        let mut begin = 0;
+        for feed in memchr_iter(b'\n', text) {
+            let end = if feed > begin && text.get(feed - 1) == Some(&b'\r') { feed - 1 } else { feed };
+            view.push_line(text, begin..end);
+            view.push(b'\n', end, feed + 1 - end);
+            begin = feed + 1;
         }
-        (view, !pending.is_empty())
+        let trimmed = view.push_line(text, begin..text.len());
+        (view, trimmed)
+    }
+
+    /// Adds a line without its end. Returns whether white space was overlooked at its end.
+    fn push_line(&mut self, text: &[u8], line: Range<usize>) -> bool {
+        let (mut start, mut rest) = (line.start, text.get(line).unwrap_or_default());
+        let kept = self.bytes.len();
+        if self.overlook == Overlook::Typography {
+            while let Some(at) = memchr3(0xc2, 0xe2, 0xe3, rest) {
+                let (before, from) = rest.split_at(at);
+                self.push_as_it_is(before, start);
+                let (byte, width) = first(from);
+                self.push(byte, start + at, width);
+                start += at + width;
+                rest = from.get(width..).unwrap_or_default();
+            }
+        }
+        self.push_as_it_is(rest, start);
+        if self.overlook < Overlook::TrailingSpace {
+            return false;
+        }
+        let line = self.bytes.get(kept..).unwrap_or_default();
+        let spaces = line.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        self.truncate(self.bytes.len() - spaces);
+        spaces > 0
+    }
+
+    fn push_as_it_is(&mut self, bytes: &[u8], original: usize) {
+        if let [first, rest @ ..] = bytes {
+            self.push(*first, original, 1);
+            self.bytes.extend_from_slice(rest);
+        }
     }
 
     fn push(&mut self, byte: u8, original: usize, width: usize) {
@@ -118,24 +143,27 @@ impl View {
             self.runs.push(Run { view, original, width });
         }
     }
+
+    fn truncate(&mut self, length: usize) {
+        self.bytes.truncate(length);
+        while self.runs.last().is_some_and(|run| run.view >= length) {
+            self.runs.pop();
+        }
+    }
 }
 
-/// The first character of a text that isn't empty, as it looks with differences overlooked, and its width in bytes.
-fn first(rest: &[u8], overlook: Overlook) -> (u8, usize) {
+/// The first character of a text that isn't empty, as it looks with typography overlooked, and its width in bytes.
+fn first(rest: &[u8]) -> (u8, usize) {
     match rest {
-        [b'\r', b'\n', ..] => (b'\n', 2),
-        [0xc2, 0xa0, ..] | [0xe2, 0x80, 0x80..=0x8a | 0xaf, ..] | [0xe2, 0x81, 0x9f, ..] | [0xe3, 0x80, 0x80, ..]
-            if overlook == Overlook::Typography =>
-        {
-            // U+00A0; U+2000 to U+200A and U+202F; U+205F; U+3000.
-            (b' ', if rest.starts_with(&[0xc2]) { 2 } else { 3 })
-        }
+        // U+00A0; U+2000 to U+200A and U+202F; U+205F; U+3000.
+        [0xc2, 0xa0, ..] => (b' ', 2),
+        [0xe2, 0x80, 0x80..=0x8a | 0xaf, ..] | [0xe2, 0x81, 0x9f, ..] | [0xe3, 0x80, 0x80, ..] => (b' ', 3),
         // U+2018 to U+201B, and the prime U+2032.
-        [0xe2, 0x80, 0x98..=0x9b | 0xb2, ..] if overlook == Overlook::Typography => (b'\'', 3),
+        [0xe2, 0x80, 0x98..=0x9b | 0xb2, ..] => (b'\'', 3),
         // U+201C to U+201F, and the double prime U+2033.
-        [0xe2, 0x80, 0x9c..=0x9f | 0xb3, ..] if overlook == Overlook::Typography => (b'"', 3),
+        [0xe2, 0x80, 0x9c..=0x9f | 0xb3, ..] => (b'"', 3),
         // U+2010 to U+2015, and the minus sign U+2212.
-        [0xe2, 0x80, 0x90..=0x95, ..] | [0xe2, 0x88, 0x92, ..] if overlook == Overlook::Typography => (b'-', 3),
+        [0xe2, 0x80, 0x90..=0x95, ..] | [0xe2, 0x88, 0x92, ..] => (b'-', 3),
         [byte, ..] => (*byte, 1),
         [] => (b'\n', 0),
     }

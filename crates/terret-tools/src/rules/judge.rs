@@ -7,6 +7,7 @@ use terret_agent::machine::Verdict;
 use terret_agent::{EffectClass, SharedTool};
 
 use super::reading::only_reads;
+use super::rule::Match;
 use super::script::Script;
 use super::{Decision, Rule, Rules};
 use crate::workspace::Workspace;
@@ -63,6 +64,8 @@ pub struct Judgement {
 pub enum Why {
     /// The rule that forbids it or asks about it, or those that permit it: several, for several commands.
     Rules(Vec<Rule>),
+    /// A rule forbids something, and this may be that: what it runs is known only when it runs.
+    Perhaps(Rule),
     /// It only reads.
     Reads,
     /// It is a command line that can't be read, and rules forbid some or ask about some.
@@ -116,6 +119,10 @@ impl RuleJudge {
                 let rules: Vec<String> = rules.iter().map(Rule::to_string).collect();
                 Verdict::Deny { reason: format!("a rule forbids it: {}", rules.join(", ")) }
             }
+            (Decision::Deny, Why::Perhaps(rule)) => {
+                let reason = "and what this runs is known only when it runs. Write it out, without variables";
+                Verdict::Deny { reason: format!("a rule forbids {rule}, {reason}") }
+            }
             (Decision::Deny, _) => {
                 Verdict::Deny { reason: format!("{tool} may only look at things here (read-only), and this does more") }
             }
@@ -128,11 +135,17 @@ impl RuleJudge {
         let rules = self.0.rules.read().unwrap_or_else(PoisonError::into_inner);
         let about = |decision| rules.of(decision).filter(|rule| rule.is_about(tool));
         let judged = |decision, why| Judgement { decision, why };
-        if let Some(rule) = about(Decision::Deny).find(|rule| self.touches(rule, &subject)) {
-            return judged(Decision::Deny, Why::Rules(vec![rule.clone()]));
+        let first = |decision, is_meant: fn(Match) -> bool| {
+            about(decision).find(|rule| is_meant(self.touches(rule, &subject))).cloned()
+        };
+        if let Some(rule) = first(Decision::Deny, |it| it == Match::Yes) {
+            return judged(Decision::Deny, Why::Rules(vec![rule]));
         }
-        if let Some(rule) = about(Decision::Ask).find(|rule| self.touches(rule, &subject)) {
-            return judged(Decision::Ask, Why::Rules(vec![rule.clone()]));
+        if let Some(rule) = first(Decision::Deny, |it| it == Match::Perhaps) {
+            return judged(Decision::Deny, Why::Perhaps(rule));
+        }
+        if let Some(rule) = first(Decision::Ask, |it| it != Match::No) {
+            return judged(Decision::Ask, Why::Rules(vec![rule]));
         }
         let restricted = about(Decision::Deny).chain(about(Decision::Ask)).any(|rule| !rule.is_general());
         if matches!(subject, Subject::Script(None)) && restricted {
@@ -153,16 +166,18 @@ impl RuleJudge {
     }
 
     /// Whether a rule is about anything in a call: a denial or a question need no more.
-    fn touches(&self, rule: &Rule, subject: &Subject) -> bool {
-        rule.is_general()
-            || match subject {
-                Subject::Script(script) => {
-                    let commands = script.iter().flat_map(|script| &script.commands);
-                    commands.into_iter().any(|command| rule.matches_command(command, true))
-                }
-                Subject::Paths(paths) => paths.iter().any(|path| rule.matches_path(path, &self.0.root)),
-                Subject::Other => false,
+    fn touches(&self, rule: &Rule, subject: &Subject) -> Match {
+        if rule.is_general() {
+            return Match::Yes;
+        }
+        match subject {
+            Subject::Script(script) => {
+                let commands = script.iter().flat_map(|script| &script.commands);
+                commands.map(|command| rule.matches_command(command, true)).max().unwrap_or(Match::No)
             }
+            Subject::Paths(paths) => paths.iter().any(|path| rule.matches_path(path, &self.0.root, true)).into(),
+            Subject::Other => Match::No,
+        }
     }
 
     /// The rules by which everything in a call is permitted: none of them where it only reads.
@@ -178,7 +193,7 @@ impl RuleJudge {
             Subject::Script(Some(script)) => {
                 let mut by = Vec::new();
                 for command in script.commands.iter().filter(|command| !only_reads(command)) {
-                    let rule = allow.iter().find(|rule| rule.matches_command(command, false))?;
+                    let rule = allow.iter().find(|rule| rule.matches_command(command, false) == Match::Yes)?;
                     if !by.contains(rule) {
                         by.push(*rule);
                     }
@@ -186,7 +201,7 @@ impl RuleJudge {
                 script.is_plain.then_some(by)
             }
             Subject::Paths(paths) => {
-                let matches = |rule: &&&Rule| paths.iter().all(|path| rule.matches_path(path, &self.0.root));
+                let matches = |rule: &&&Rule| paths.iter().all(|path| rule.matches_path(path, &self.0.root, false));
                 allow.iter().find(matches).map(|rule| vec![*rule])
             }
         }

@@ -10,6 +10,7 @@
 //!
 //! Rules save questions and catch mistakes. They are no boundary: who can run `make` can run anything. The sandbox is one.
 
+mod inner;
 mod judge;
 mod narrow;
 mod reading;

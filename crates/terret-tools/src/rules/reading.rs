@@ -8,7 +8,6 @@ use super::script::{Command, Word};
 
 /// Whatever their arguments.
 const ALWAYS: &[&str] = &[
-    "[",
     "arch",
     "basename",
     "cat",
@@ -33,7 +32,6 @@ const ALWAYS: &[&str] = &[
     "nproc",
     "od",
     "paste",
-    "printf",
     "pwd",
     "readlink",
     "realpath",
@@ -46,7 +44,6 @@ const ALWAYS: &[&str] = &[
     "stat",
     "tac",
     "tail",
-    "test",
     "tr",
     "true",
     "type",
@@ -76,7 +73,10 @@ pub(super) fn only_reads(command: &Command) -> bool {
     match name {
         "cd" => arguments.len() <= 1,
         "date" => arguments.iter().all(|it| it.starts_with('+') || *it == "-u"),
+        // A name of a variable is computed: in `a[$(id)]` runs `id`.
+        "[" | "test" => !arguments.iter().any(|it| ["-v", "-R"].contains(it)),
         "find" => !arguments.iter().any(|it| FIND.contains(it)),
+        "printf" => arguments.first().is_some_and(|format| !format.starts_with('-') && !sets_a_variable(format)),
         "rg" => !options().any(|it| runs_with_ripgrep(it)),
         "sed" => matches!(arguments.as_slice(), ["-n", lines, ..] if prints_lines(lines)) && options().count() == 1,
         "sort" => options().all(|it| SORT.contains(it)),
@@ -87,9 +87,18 @@ pub(super) fn only_reads(command: &Command) -> bool {
 fn argument(word: &Word) -> Option<&str> {
     match word {
         Word::Known(text) => Some(text),
-        Word::Pattern(text) if !text.starts_with(['*', '?', '[']) => Some(text),
+        Word::Pattern(text) if !text.starts_with(['*', '?', '[', '-']) => Some(text),
         Word::Pattern(_) | Word::Unknown => None,
     }
+}
+
+/// `%n` of bash's `printf` gives a variable a value, and another `PATH` makes another program of `ls`.
+fn sets_a_variable(format: &str) -> bool {
+    let conversions = format.split('%').skip(1);
+    let letter = |conversion: &str| {
+        conversion.trim_start_matches(|c: char| !c.is_ascii_alphabetic() || "hjlLtzq".contains(c)).chars().next()
+    };
+    conversions.map(letter).any(|letter| letter == Some('n'))
 }
 
 /// `--pre` and its kin run programs, and `-z` runs the decompressors.
@@ -130,6 +139,9 @@ mod tests {
             "ls 2>/dev/null || true",
             "head -3 *.rs",
             "sed -n '5,$p' x",
+            "printf '%s: %5.2f\\n' name 1",
+            "test -f x && ls",
+            "time ls",
         ] {
             assert!(reads(text), "{text}");
         }
@@ -172,6 +184,16 @@ mod tests {
             "cat x | sh",
             "sort *",
             "find *",
+            "find . -d*",
+            "rg --pr* x",
+            "printf -v PATH .",
+            "printf %n PATH",
+            "printf '%s%-3ln' x PATH",
+            "printf *",
+            "test -v 'a[$(id)]'",
+            "\\[ -v 'a[$(id)]' \\]",
+            "\\time -ox ls",
+            "time -o x ls",
             "$x",
             "lsof",
             "nice ls",

@@ -39,6 +39,21 @@ enum Pattern {
     Path(String),
 }
 
+/// Whether a rule is about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Match {
+    No,
+    /// That is known only when the call runs.
+    Perhaps,
+    Yes,
+}
+
+impl From<bool> for Match {
+    fn from(matches: bool) -> Self {
+        if matches { Self::Yes } else { Self::No }
+    }
+}
+
 /// Why a text is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{rule:?} is no rule: {problem}; a rule is like bash(cargo test *), write(src/**) or read")]
@@ -71,9 +86,20 @@ impl FromStr for Rule {
             (_, None) => None,
             (_, Some("")) => return Err(wrong("the pattern is empty".into())),
             (None, Some(_)) => return Err(wrong("a pattern needs a tool".into())),
-            (Some("bash"), Some(pattern)) => Some(command(pattern).map_err(|error| wrong(error.to_string()))?),
+            (Some("bash"), Some(pattern)) => {
+                if pattern.contains(['\'', '"']) {
+                    return Err(wrong("words are compared without their quotes, so there are none in a rule".into()));
+                }
+                if pattern.split_whitespace().any(|word| ["|", "|&", "||", "&&", ";", "&"].contains(&word)) {
+                    return Err(wrong("a rule is about one command, and this is several".into()));
+                }
+                Some(command(pattern).map_err(|error| wrong(error.to_string()))?)
+            }
             (Some(_), Some(pattern)) => {
-                matcher(pattern, Path::new("/")).map_err(|error| wrong(error.to_string()))?;
+                if pattern.starts_with(['!', '#']) {
+                    return Err(wrong("a path that begins so is written with a backslash before it".into()));
+                }
+                matcher(pattern, Path::new("/"), false).map_err(|error| wrong(error.to_string()))?;
                 Some(Pattern::Path(pattern.to_owned()))
             }
         };
@@ -106,7 +132,7 @@ impl Rule {
 
     /// Whether it is about this tool, whatever it is called with.
     pub(super) fn is_about(&self, tool: &str) -> bool {
-        self.tool.as_deref().is_none_or(|it| it == tool)
+        self.tool.as_deref().is_none_or(|it| it.eq_ignore_ascii_case(tool))
     }
 
     /// Whether it is about every call of its tool.
@@ -115,39 +141,55 @@ impl Rule {
     }
 
     /// Whether it matches a command, called by its bare name or, with `anywhere`, from any folder.
-    pub(super) fn matches_command(&self, command: &Command, anywhere: bool) -> bool {
-        let Some(Pattern::Command { words, and_more }) = &self.pattern else { return self.is_general() };
+    pub(super) fn matches_command(&self, command: &Command, anywhere: bool) -> Match {
+        let Some(Pattern::Command { words, and_more }) = &self.pattern else { return self.is_general().into() };
         let mut given = command.0.iter();
         for (place, wanted) in words.iter().enumerate() {
-            let Some(word) = given.next() else { return false };
-            let text = match word {
-                Word::Known(text) | Word::Pattern(text) => text.as_str(),
-                Word::Unknown => return false,
+            let text = match given.next() {
+                None => return Match::No,
+                // It may be several words, or none.
+                Some(Word::Unknown) => return Match::Perhaps,
+                Some(Word::Pattern(_)) if place == 0 => return Match::Perhaps,
+                Some(Word::Known(text) | Word::Pattern(text)) => text.as_str(),
             };
             let name = if place == 0 && anywhere { command.name() } else { None };
             if !wanted.is_match(text) && !name.is_some_and(|name| wanted.is_match(name)) {
-                return false;
+                return Match::No;
             }
         }
-        *and_more || given.next().is_none()
+        match given.as_slice() {
+            [] => Match::Yes,
+            _ if *and_more => Match::Yes,
+            more if more.iter().all(|word| *word == Word::Unknown) => Match::Perhaps,
+            _ => Match::No,
+        }
     }
 
-    /// Whether it matches a path, given as an absolute one. Relative patterns are from the root.
-    pub(super) fn matches_path(&self, path: &Path, root: &Path) -> bool {
+    /// Whether it matches a path, given as an absolute one. Relative patterns are from the root; a name alone is in any
+    /// folder beneath it or, with `anywhere`, at all.
+    pub(super) fn matches_path(&self, path: &Path, root: &Path, anywhere: bool) -> bool {
         let Some(Pattern::Path(pattern)) = &self.pattern else { return self.is_general() };
-        let Ok(matcher) = matcher(pattern, self.from.as_deref().unwrap_or(root)) else { return false };
+        let Ok(matcher) = matcher(pattern, self.from.as_deref().unwrap_or(root), anywhere) else { return false };
         path.starts_with(matcher.path()) && matcher.matched_path_or_any_parents(path, false).is_ignore()
     }
 }
 
 /// What matches the paths that a pattern is about.
-fn matcher(pattern: &str, root: &Path) -> Result<Gitignore, ignore::Error> {
+fn matcher(pattern: &str, root: &Path, anywhere: bool) -> Result<Gitignore, ignore::Error> {
     let home = pattern.strip_prefix("~/").zip(std::env::home_dir());
+    let is_name = !pattern.trim_end_matches('/').contains('/');
     let (root, line): (PathBuf, String) = match home {
         Some((rest, home)) => (home, format!("/{rest}")),
-        None if pattern.starts_with('/') => ("/".into(), pattern.to_owned()),
+        None if pattern.starts_with('/') || (is_name && anywhere) => ("/".into(), pattern.to_owned()),
         None => {
-            (root.into(), pattern.strip_prefix('.').filter(|rest| rest.starts_with('/')).unwrap_or(pattern).to_owned())
+            let (mut root, mut rest) = (root, pattern);
+            while let Some(further) = rest.strip_prefix("../") {
+                (root, rest) = (root.parent().unwrap_or(root), further);
+            }
+            let from_here = rest.strip_prefix('.').filter(|rest| rest.starts_with('/')).unwrap_or(rest);
+            // What stands above isn't a name in any folder.
+            let slash = if rest == pattern { "" } else { "/" };
+            (root.into(), format!("{slash}{from_here}"))
         }
     };
     let mut builder = GitignoreBuilder::new(root);
@@ -194,7 +236,7 @@ mod tests {
     fn a_command_is_matched_word_by_word() {
         let matches = |pattern: &str, text: &str| {
             let script = Script::read(text).unwrap();
-            rule(&format!("bash({pattern})")).matches_command(&script.commands[0], false)
+            rule(&format!("bash({pattern})")).matches_command(&script.commands[0], false) == Match::Yes
         };
         assert!(matches("git log", "git log"));
         assert!(!matches("git log", "git log -p"));
@@ -212,7 +254,8 @@ mod tests {
     #[test]
     fn a_path_is_matched_as_gitignore_would() {
         let root = Path::new("/project");
-        let matches = |pattern: &str, path: &str| rule(&format!("read({pattern})")).matches_path(Path::new(path), root);
+        let matches =
+            |pattern: &str, path: &str| rule(&format!("read({pattern})")).matches_path(Path::new(path), root, false);
         assert!(matches("src/**", "/project/src/a/b.rs") && !matches("src/**", "/project/lib/src/a.rs"));
         assert!(matches("./src", "/project/src/a.rs") && !matches("./src", "/project-evil/src/a.rs"));
         assert!(matches(".env", "/project/a/b/.env") && !matches(".env", "/project/a/x.env"));
@@ -220,8 +263,12 @@ mod tests {
         assert!(matches("/etc/**", "/etc/passwd") && !matches("/etc/**", "/project/etc/passwd"));
         assert!(matches("secrets/", "/project/secrets/a/b"));
         let above = rule("write(src/**)").from_folder("/project");
-        assert!(above.matches_path(Path::new("/project/src/a.rs"), Path::new("/project/part")));
-        assert!(!above.matches_path(Path::new("/project/part/src/a.rs"), Path::new("/project/part")));
+        assert!(above.matches_path(Path::new("/project/src/a.rs"), Path::new("/project/part"), false));
+        assert!(!above.matches_path(Path::new("/project/part/src/a.rs"), Path::new("/project/part"), false));
+        assert!(matches("../lib/**", "/lib/a/b") && !matches("../lib/**", "/project/lib/a"));
+        assert!(matches("../*.pem", "/a.pem") && !matches("../*.pem", "/project/a.pem"));
+        assert!(!matches(".env", "/other/.env"));
+        assert!(rule("read(.env)").matches_path(Path::new("/other/a/.env"), root, true));
     }
 
     #[test]
@@ -234,11 +281,14 @@ mod tests {
             ("two words", "no name"),
             ("*(x)", "needs a tool"),
             ("bash(a[)", "unclosed"),
+            ("bash(git commit -m 'x')", "quotes"),
+            ("bash(curl * | sh)", "several"),
+            ("read(!x)", "backslash"),
         ] {
             let error = text.parse::<Rule>().unwrap_err().to_string();
             assert!(error.contains(problem), "{text}: {error}");
         }
         assert_eq!(rule("Bash(git status)").to_string(), "Bash(git status)");
-        assert!(rule("Bash").is_about("bash"));
+        assert!(rule("Bash").is_about("bash") && rule("OrderTea").is_about("OrderTea"));
     }
 }

@@ -76,15 +76,26 @@ impl Script {
 
     /// Takes in a command, and those that it runs from its arguments.
     fn add(&mut self, command: Command, deeper: u32) {
-        if let Some(inner) = command.runs_text() {
-            let inner = deeper.checked_sub(1).and_then(|deeper| Self::read_within(&inner, deeper));
-            self.is_plain = false;
-            self.commands.extend(inner.into_iter().flat_map(|script| script.commands));
-        }
         let mut command = command;
+        let unknown = || Command(vec![Word::Unknown]);
+        if let Some(text) = command.runs_text() {
+            self.is_plain = false;
+            let inner = text.known().zip(deeper.checked_sub(1));
+            match inner.and_then(|(text, deeper)| Self::read_within(text, deeper)) {
+                Some(inner) => self.commands.extend(inner.commands),
+                None => self.commands.push(unknown()),
+            }
+        }
+        for found in command.runs_on_what_it_finds() {
+            self.is_plain = false;
+            match deeper.checked_sub(1) {
+                Some(deeper) => self.add(found, deeper),
+                None => self.commands.push(unknown()),
+            }
+        }
         while let Some(wrapped) = command.wraps() {
             let wrapper = std::mem::replace(&mut command, wrapped);
-            if wrapper.name() != Some("time") {
+            if !wrapper.only_measures() {
                 self.is_plain = false;
                 self.commands.push(wrapper);
             }
@@ -157,47 +168,7 @@ impl Command {
         let name = self.0.first()?.known()?;
         name.rsplit('/').next()
     }
-
-    /// The command line that it runs from its arguments, as `bash -c` does.
-    fn runs_text(&self) -> Option<String> {
-        let (_, arguments) = self.0.split_first()?;
-        match self.name()? {
-            "eval" => {
-                let words: Vec<&str> = arguments.iter().filter_map(Word::known).collect();
-                Some(words.join(" "))
-            }
-            "bash" | "sh" | "dash" | "zsh" | "ksh" => {
-                let short = |word: &&Word| {
-                    word.known().is_some_and(|it| it.starts_with('-') && !it.starts_with("--") && it.ends_with('c'))
-                };
-                let at = arguments.iter().position(|word| short(&word))?;
-                arguments.get(at + 1)?.known().map(str::to_owned)
-            }
-            _ => None,
-        }
-    }
-
-    /// The command that it runs, where that stands in its arguments.
-    fn wraps(&self) -> Option<Command> {
-        let name = self.name()?;
-        if !WRAPPERS.contains(&name) {
-            return None;
-        }
-        let is_own = |word: &Word| match word.known() {
-            // Its options, times, priorities and variables.
-            Some(text) => text.starts_with('-') || text.contains('=') || text.starts_with(|c: char| c.is_ascii_digit()),
-            None => false,
-        };
-        let rest: Vec<Word> = self.0.iter().skip(1).skip_while(|word| is_own(word)).cloned().collect();
-        (!rest.is_empty()).then_some(Command(rest))
-    }
 }
-
-/// Commands that run what their arguments say.
-const WRAPPERS: &[&str] = &[
-    "builtin", "command", "coproc", "doas", "env", "exec", "flock", "ionice", "nice", "nohup", "setsid", "stdbuf",
-    "sudo", "time", "timeout", "unshare", "watch", "xargs",
-];
 
 impl Word {
     fn read(node: Node<'_>, text: &str) -> Self {
@@ -217,7 +188,7 @@ impl Word {
                 "raw_string" => known.push_str(source.trim_matches('\'')),
                 "string_content" => known.push_str(&without_escapes(source, |c| "\\\"$`".contains(c))),
                 "word" | "number" => {
-                    if source.contains(['{', '}']) && source.len() > 1 {
+                    if source.contains('{') && (source.contains(',') || source.contains("..")) {
                         return Word::Unknown;
                     }
                     is_pattern |= has_pattern(source);
@@ -226,7 +197,8 @@ impl Word {
                 _ => return Word::Unknown,
             }
         }
-        if known.contains('{') && known.contains([',', '.']) && node.kind() == "concatenation" {
+        let word = if node.kind() == "command_name" { node.child(0).unwrap_or(node) } else { node };
+        if known.contains('{') && known.contains([',', '.']) && word.kind() == "concatenation" {
             return Word::Unknown;
         }
         if is_pattern { Word::Pattern(known) } else { Word::Known(known) }
@@ -286,6 +258,7 @@ mod tests {
             (r#"bash -lc "rm -rf x""#, &["rm|-rf|x", "bash|-lc|rm -rf x"]),
             ("sudo -n timeout 5 rm x", &["sudo|-n|timeout|5|rm|x", "timeout|5|rm|x", "rm|x"]),
             ("find . | xargs -n1 rm", &["find|.", "xargs|-n1|rm", "rm"]),
+            ("echo {} -I{} {x} {a,b} {1..3} a{b", &["echo|{}|-I{}|{x}|?|?|a{b"]),
         ];
         for (text, expected) in cases {
             assert_eq!(commands(text), expected, "{text}");
@@ -344,6 +317,57 @@ mod tests {
         }
         for text in open {
             assert!(!Script::read(text).unwrap().is_plain, "{text}");
+        }
+    }
+
+    /// The commands that bash runs, none of which is there.
+    fn run_by_bash(text: &str) -> Option<Vec<Vec<String>>> {
+        let folder = tempfile::tempdir().unwrap();
+        let handle = "() { { printf '%s\\0' \"$@\"; printf '\\001\\0'; } >>\"$LOG\"; }";
+        let log = folder.path().join(".log");
+        let ran = std::process::Command::new("bash")
+            .args(["-c", text])
+            .current_dir(&folder)
+            .env_clear()
+            .env("PATH", "/nowhere")
+            .env("LOG", &log)
+            .env("BASH_FUNC_command_not_found_handle%%", handle)
+            .stdin(std::process::Stdio::null())
+            .output();
+        ran.ok()?;
+        let log = std::fs::read(log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log).into_owned();
+        let commands = log.split_terminator("\u{1}\0");
+        Some(commands.map(|words| words.split_terminator('\0').map(str::to_owned).collect()).collect())
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
+
+        /// Bash itself is asked what a line means that is said to leave nothing open.
+        #[test]
+        fn bash_runs_the_commands_that_were_read_and_no_others(
+            pieces in proptest::collection::vec(proptest::sample::select(&[
+                "aa", "bb", " ", " ", " ", "'", "'x y'", "\"", "\"x y\"", "\\", "\\'", "\\\"", "\\ ", ";", "&&", "||", "|", "|&",
+                "\n", "(", ")", "{ ", "; }", "!", "#", "*", "?", "[", "]", "=", ",", "{", "}", "$", "`", "&", "<", ">",
+                ">/dev/null", "2>&1", "-x", "1", "~", "\t", "time ", "@(", "+(", "..", "/", "%", "^", "if ", "then ", "fi", "do ",
+                "done", "[[ ", " ]]", "((", "))", "<<", "<<<", "function ", "aa()", "coproc ", "A=", "$'", "é", ":", "case ", "in ",
+            ][..]), 1..9),
+        ) {
+            let text = pieces.concat();
+            let Some(script) = Script::read(&text).filter(|script| script.is_plain) else { return Ok(()) };
+            let Some(ran) = run_by_bash(&text) else { return Ok(()) };
+            for words in ran {
+                let is = |command: &Command| {
+                    command.0.len() == words.len()
+                        && command.0.iter().zip(&words).all(|(read, word)| match read {
+                            // In an empty folder a pattern stays as it is written.
+                            Word::Known(text) | Word::Pattern(text) => text == word,
+                            Word::Unknown => false,
+                        })
+                };
+                proptest::prop_assert!(script.commands.iter().any(is), "{text:?} ran {words:?}, and was read as {script:?}");
+            }
         }
     }
 

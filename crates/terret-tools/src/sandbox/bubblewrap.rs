@@ -1,11 +1,12 @@
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
+use super::seccomp::Sockets;
 use super::view::TEMPORARY;
-use super::{CommandLine, SandboxError, View, landlock, restricted, seccomp};
+use super::{CommandLine, SandboxError, Variables, View, landlock, restricted, seccomp};
 
 /// A namespace to be made by `bwrap`.
 #[derive(Debug)]
@@ -30,17 +31,27 @@ impl Bubblewrap {
         let program = program().ok_or_else(|| {
             SandboxError::Unavailable("bwrap is not installed (the package is called bubblewrap)".to_owned())
         })?;
-        let filter = seccomp::apart().map_err(|error| SandboxError::Unavailable(error.to_string()))?;
+        let sockets = if view.network { Sockets::All } else { Sockets::Namespaced };
+        let filter = seccomp::apart(sockets).map_err(|error| SandboxError::Unavailable(error.to_string()))?;
         Ok(Self { program, arguments: arguments(view), filter: seccomp::bytes(&filter) })
     }
 
     /// `bwrap` reads the filter from its standard input, which is then closed. So the inner command has to open its own.
-    pub(super) fn command(&self, inner: CommandLine) -> io::Result<Command> {
+    ///
+    /// What the loader of programs goes by (`LD_LIBRARY_PATH`) is not for `bwrap` itself, which is not in the sandbox: it
+    /// may name folders in which a command can put libraries.
+    pub(super) fn command(&self, inner: CommandLine, variables: &Variables) -> io::Result<Command> {
         let (reader, mut writer) = io::pipe()?;
         // A filter is smaller than a pipe.
         writer.write_all(&self.filter)?;
         let mut command = Command::new(&self.program);
-        command.args(&self.arguments).args(["--seccomp", "0", "--"]);
+        let (of_loader, others): (Variables, Variables) =
+            variables.clone().into_iter().partition(|(name, _)| is_of_loader(name));
+        command.args(&self.arguments).env_clear().envs(others);
+        for (name, value) in &of_loader {
+            command.arg("--setenv").arg(name).arg(value);
+        }
+        command.args(["--seccomp", "0", "--"]);
         command.arg(inner.program).args(inner.arguments).stdin(reader);
         Ok(command)
     }
@@ -51,6 +62,10 @@ impl Bubblewrap {
         landlock::restrict_scopes()?;
         seccomp::apply(&seccomp::without_clone3()?)
     }
+}
+
+fn is_of_loader(name: &OsStr) -> bool {
+    ["LD_", "GLIBC_"].iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()))
 }
 
 /// Where `bwrap` is: in the system's own directories. The search path may name some that a command can write to.

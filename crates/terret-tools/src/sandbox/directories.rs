@@ -1,10 +1,13 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+
+use crate::workspace::{OpenedUp, open_up};
 
 /// What is known of the directories of a workspace, so that those in which nothing has changed needn't be read again.
 #[derive(Debug, Default)]
@@ -20,24 +23,29 @@ struct Known {
 }
 
 impl Directories {
-    /// The repositories beneath some directories.
-    pub(super) fn repositories<'a>(&self, roots: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
+    /// The repositories beneath some directories, and what had to be opened up to find them: git also works where nobody
+    /// can list the names.
+    pub(super) fn repositories<'a>(&self, roots: impl Iterator<Item = &'a Path>) -> (Vec<PathBuf>, Vec<OpenedUp>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen = HashMap::with_capacity(known.len());
-        let mut found = Vec::new();
+        let (mut found, mut opened) = (Vec::new(), Vec::new());
         let mut open: Vec<PathBuf> = roots.map(Path::to_owned).collect();
         while let Some(directory) = open.pop() {
-            let Some(now) =
-                known.remove(&directory).filter(Known::is_current(&directory)).or_else(|| Known::read(&directory))
-            else {
-                continue;
+            let mut read = || match Known::read(&directory) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    opened.push(open_up(&directory)?);
+                    Known::read(&directory)
+                }
+                read => read,
             };
+            let now = known.remove(&directory).filter(Known::is_current(&directory));
+            let Some(now) = now.or_else(|| read().ok()) else { continue };
             open.extend(now.directories.iter().map(|name| directory.join(name)));
             found.extend(now.repositories.iter().map(|name| directory.join(name)));
             seen.insert(directory, now);
         }
         *known = seen;
-        found
+        (found, opened)
     }
 }
 
@@ -47,10 +55,10 @@ impl Known {
         move |known| Change::of(directory) == Some(known.changed)
     }
 
-    fn read(directory: &Path) -> Option<Self> {
-        let changed = Change::of(directory)?;
+    fn read(directory: &Path) -> io::Result<Self> {
+        let changed = Change::of(directory).ok_or(io::ErrorKind::NotADirectory)?;
         let mut known = Self { changed, directories: vec![], repositories: vec![] };
-        for entry in fs::read_dir(directory).ok()?.filter_map(Result::ok) {
+        for entry in fs::read_dir(directory)?.filter_map(Result::ok) {
             if is_git(entry.file_name()) {
                 known.repositories.push(entry.file_name());
             } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -63,7 +71,7 @@ impl Known {
         if age < Duration::from_secs(2) {
             known.changed = Change::default();
         }
-        Some(known)
+        Ok(known)
     }
 }
 

@@ -90,7 +90,7 @@ mod attempt {
 
     use process_wrap::tokio::CommandWrap;
 
-    use super::super::{Cell, CommandLine, Level, ResourceLimits, SandboxError, View};
+    use super::super::{Cell, CommandLine, Level, ResourceLimits, SandboxError, Variables, View};
 
     /// Writes where it may, and tries to where it may not.
     const COMMAND: &str = "echo inside >inside && { echo escaped >../outside; true; }";
@@ -117,7 +117,15 @@ mod attempt {
 
     fn run(level: Level) -> Result<Attempt, SandboxError> {
         let tried = || -> io::Result<Attempt> {
-            let place = tempfile::Builder::new().prefix("terret-probe-").tempdir()?;
+            let place = match tempfile::Builder::new().prefix("terret-probe-").tempdir() {
+                Ok(place) => place,
+                Err(error) => {
+                    let advice = "set TMPDIR to a folder that can be written";
+                    return Ok(Err(SandboxError::Unavailable(format!(
+                        "there is no place to try it in ({error}); {advice}"
+                    ))));
+                }
+            };
             let place = place.path().canonicalize()?;
             let (directory, scratch, outside) = (place.join("work"), place.join("tmp"), place.join("outside"));
             fs::create_dir(&directory)?;
@@ -146,8 +154,8 @@ mod attempt {
             let inner =
                 CommandLine { program: "/bin/sh".to_owned(), arguments: vec!["-c".to_owned(), COMMAND.to_owned()] };
             let (mut reader, writer) = io::pipe()?;
-            let mut command = cell.command(inner)?;
-            command.current_dir(directory).env_clear().env("PATH", "/usr/bin:/bin");
+            let mut command = cell.command(inner, &Variables::from([("PATH".into(), "/usr/bin:/bin".into())]))?;
+            command.current_dir(directory);
             command.stdout(writer.try_clone()?).stderr(writer);
             let mut child = cell.spawn(CommandWrap::from(command)).await?;
             let status = child.wait().await?;

@@ -89,6 +89,9 @@ pub(super) fn gaps() -> Vec<String> {
         "commands can change permissions and times of your files outside, and see that they exist".to_owned(),
         "commands can see which other programs run".to_owned(),
     ];
+    if !Path::new("/proc/self/stat").exists() {
+        gaps.push("without /proc, what leaves its session outlives a cancel".to_owned());
+    }
     if let Ok(abi) = version()
         && abi < WANTED
     {

@@ -28,15 +28,12 @@ impl Default for ResourceLimits {
 }
 
 impl ResourceLimits {
-    pub(super) fn none() -> Self {
-        Self { processes: None, file_size: None, memory: None, cpu_time: None }
-    }
-
-    /// Sets the limits in a shell that becomes the command.
-    pub(super) fn around(self, inner: CommandLine) -> CommandLine {
-        if self == Self::none() {
-            return inner;
-        }
+    /// Sets the limits in a shell that becomes the command, with `gated` once it is given a line.
+    #[cfg_attr(
+        not(any(target_os = "linux", target_os = "macos")),
+        allow(dead_code, reason = "there are no walls to set them behind")
+    )]
+    pub(super) fn around(self, inner: CommandLine, gated: bool) -> CommandLine {
         let mut script = "ulimit -c 0; ".to_owned();
         // `sh` is bash here and dash there, which call the number of processes by different letters.
         let limits = [
@@ -51,6 +48,9 @@ impl ResourceLimits {
                 // Writing to a string can't fail.
                 let _ = write!(script, "ulimit {flag} {}; ", limit.div_ceil(unit));
             }
+        }
+        if gated {
+            script.push_str("read -r _ || exit 126; ");
         }
         script.push_str("exec \"$@\" </dev/null");
         let mut arguments = vec!["-c".to_owned(), script, "sh".to_owned(), inner.program];

@@ -31,8 +31,12 @@ mod secrets;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux builds walls from all of it"))]
 mod view;
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
+#[cfg(target_os = "linux")]
+use std::io::Write as _;
 use std::process::Stdio;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
@@ -129,10 +133,17 @@ pub(crate) struct CommandLine {
     pub(crate) arguments: Vec<String>,
 }
 
+/// Environment variables.
+pub(crate) type Variables = BTreeMap<OsString, OsString>;
+
 /// Walls that are ready for one command.
 #[derive(Debug)]
 pub(crate) struct Cell {
     walls: Option<Walls>,
+    #[cfg_attr(
+        not(any(target_os = "linux", target_os = "macos")),
+        allow(dead_code, reason = "there are no walls to set them behind")
+    )]
     limits: ResourceLimits,
 }
 
@@ -140,8 +151,9 @@ pub(crate) struct Cell {
 enum Walls {
     #[cfg(target_os = "linux")]
     Bubblewrap(bubblewrap::Bubblewrap),
+    /// And the pipe on which the command waits for the word to begin.
     #[cfg(target_os = "linux")]
-    Landlock(landlock::Rules),
+    Landlock(landlock::Rules, io::PipeReader, io::PipeWriter),
     #[cfg(target_os = "macos")]
     Seatbelt(seatbelt::Seatbelt),
 }
@@ -149,7 +161,7 @@ enum Walls {
 impl Cell {
     /// No walls at all.
     pub(crate) fn open() -> Self {
-        Self { walls: None, limits: ResourceLimits::none() }
+        Self { walls: None, limits: ResourceLimits::default() }
     }
 
     /// Walls of a level around what a command sees. Blocks, for a millisecond or so.
@@ -159,7 +171,10 @@ impl Cell {
             #[cfg(target_os = "linux")]
             Level::Bubblewrap => Walls::Bubblewrap(bubblewrap::Bubblewrap::new(view)?),
             #[cfg(target_os = "linux")]
-            Level::Landlock => Walls::Landlock(landlock::Rules::new(view)?),
+            Level::Landlock => {
+                let pipe = io::pipe().map_err(|error| SandboxError::Unavailable(error.to_string()))?;
+                Walls::Landlock(landlock::Rules::new(view)?, pipe.0, pipe.1)
+            }
             #[cfg(target_os = "macos")]
             Level::Seatbelt => Walls::Seatbelt(seatbelt::Seatbelt::new(view)?),
             other => return Err(SandboxError::Unavailable(format!("{other} is a level of another system"))),
@@ -167,30 +182,44 @@ impl Cell {
         Ok(Self { walls: Some(walls), limits })
     }
 
-    /// The command that runs another one in the cell, with nothing on its standard input.
-    pub(crate) fn command(&self, inner: CommandLine) -> io::Result<Command> {
-        let inner = self.limits.around(inner);
-        let inner = match &self.walls {
+    /// The command that runs another one in the cell, with these environment variables and no others, and with nothing on
+    /// its standard input.
+    pub(crate) fn command(&self, inner: CommandLine, variables: &Variables) -> io::Result<Command> {
+        let (inner, input) = match &self.walls {
+            None => (inner, Stdio::null()),
             #[cfg(target_os = "linux")]
-            Some(Walls::Bubblewrap(bubblewrap)) => return bubblewrap.command(inner),
+            Some(Walls::Bubblewrap(bubblewrap)) => {
+                return bubblewrap.command(self.limits.around(inner, false), variables);
+            }
+            #[cfg(target_os = "linux")]
+            Some(Walls::Landlock(_, word, _)) => (self.limits.around(inner, true), word.try_clone()?.into()),
             #[cfg(target_os = "macos")]
-            Some(Walls::Seatbelt(seatbelt)) => seatbelt.around(inner),
-            _ => inner,
+            Some(Walls::Seatbelt(seatbelt)) => (seatbelt.around(self.limits.around(inner, false)), Stdio::null()),
+            #[cfg(not(any(target_os = "linux", target_os = "macos")))]
+            Some(walls) => match *walls {},
         };
         let mut command = Command::new(inner.program);
-        command.args(inner.arguments).stdin(Stdio::null());
+        command.args(inner.arguments).env_clear().envs(variables).stdin(input);
         Ok(command)
     }
 
     /// Starts a command that [`command`](Self::command) has made. When the future is dropped, it is killed.
     pub(crate) async fn spawn(self, mut command: CommandWrap) -> io::Result<Box<dyn ChildWrapper>> {
         #[cfg(target_os = "linux")]
-        if let Some(walls) = self.walls {
-            let restrict = move || match walls {
-                Walls::Bubblewrap(bubblewrap) => bubblewrap.restrict_starter(),
-                Walls::Landlock(rules) => rules.restrict(),
-            };
-            return restricted::spawn(restrict, command).await;
+        match self.walls {
+            Some(Walls::Bubblewrap(bubblewrap)) => {
+                // It sees no threads but its own.
+                let (child, _) = restricted::spawn(move || bubblewrap.restrict_starter(), command).await?;
+                return Ok(child);
+            }
+            Some(Walls::Landlock(rules, _, mut word)) => {
+                let (child, starter) = restricted::spawn(move || rules.restrict(), command).await?;
+                starter.gone().await?;
+                // If it has been killed meanwhile, its end tells.
+                let _ = word.write_all(b"\n");
+                return Ok(child);
+            }
+            None => {}
         }
         command.spawn()
     }

@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::directories::{Directories, is_git};
-use crate::workspace::{Located, Target, Workspace, rename_beneath};
+use crate::workspace::{Located, OpenedUp, PathError, Target, Workspace, link_beneath, open_up, rename_beneath};
 
 /// The git repositories of a workspace, and what in them makes git run programs, as it was before a command. Likewise
 /// whatever the embedder has made read-only.
@@ -21,28 +22,51 @@ pub(crate) struct Protected {
     before: BTreeMap<PathBuf, Programs>,
 }
 
-/// The files of one repository that make git run programs; all files of what else is protected.
-type Programs = BTreeMap<PathBuf, Content>;
+#[derive(Debug, Default)]
+struct Found {
+    places: BTreeMap<PathBuf, Programs>,
+    /// What was opened up to be looked into. It is closed again with this.
+    opened: Vec<OpenedUp>,
+}
+
+/// The files of one repository that make git run programs, by their paths within it; all files of what else is protected.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Programs {
+    files: BTreeMap<PathBuf, Content>,
+    /// There are more, which weren't looked at.
+    too_many: bool,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
-    File { bytes: Vec<u8>, mode: u32 },
+    File {
+        bytes: Vec<u8>,
+        mode: u32,
+    },
     Link(PathBuf),
+    /// What is too large to be kept, or can't be read, as program files needn't be to be run.
+    Opaque {
+        inode: u64,
+        changed: (i64, i64),
+    },
 }
 
 /// What is appended to the name of something that git must not find.
 const REFUSED: &str = ".refused";
 
 /// More of a repository isn't looked at. It counts as one that would run programs.
-const MAX_FILES: usize = 2_000;
+const MAX_FILES: usize = 10_000;
 
 /// The largest file that is kept to be put back, in bytes.
-const MAX_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 4 << 20;
+
+/// So much is told of what was undone.
+const MAX_NOTES: usize = 20;
 
 impl Protected {
     /// Finds them. Blocks.
     pub(crate) fn look(workspace: &Workspace, directories: &Arc<Directories>) -> Self {
-        let before = look(workspace, directories);
+        let before = look(workspace, directories).places;
         Self { workspace: workspace.clone(), directories: Arc::clone(directories), before }
     }
 
@@ -54,18 +78,24 @@ impl Protected {
     /// Undoes what must not stay, and says what that was. Blocks.
     pub(crate) fn undo(self) -> Vec<String> {
         let after = look(&self.workspace, &self.directories);
-        let gone: Vec<&Programs> =
-            self.before.iter().filter(|(path, _)| !after.contains_key(*path)).map(|(_, programs)| programs).collect();
         let mut notes = Vec::new();
-        for (repository, programs) in &after {
-            match self.before.get(repository) {
+        let (before, after) = (&self.before, &after.places);
+        let gone: Vec<&Programs> =
+            before.iter().filter(|(path, _)| !after.contains_key(*path)).map(|(_, programs)| programs).collect();
+        for (repository, programs) in after {
+            match before.get(repository) {
+                Some(before) if programs.too_many && !before.too_many => self.refuse(
+                    repository,
+                    "holds more files than can be looked at that make git run programs",
+                    &mut notes,
+                ),
                 Some(before) => self.restore(repository, before, programs, &mut notes),
                 // Somebody has moved it.
-                None if gone.iter().any(|gone| same(gone, programs)) => {}
+                None if gone.contains(&programs) => {}
                 None if !is_git(repository.file_name().unwrap_or_default()) => {
                     self.refuse(repository, "is protected, and was made by the command", &mut notes);
                 }
-                None if would_run_programs(repository, programs) => self.refuse(
+                None if would_run_programs(programs) => self.refuse(
                     repository,
                     "is a new git repository that would run programs of its own (hooks, or settings that name some)",
                     &mut notes,
@@ -73,32 +103,43 @@ impl Protected {
                 None => {}
             }
         }
+        if notes.len() > MAX_NOTES {
+            let more = notes.len() - MAX_NOTES;
+            notes.truncate(MAX_NOTES);
+            notes.push(format!("So it was with {more} more"));
+        }
         notes
     }
 
+    /// Takes away what is new first: it may stand in the way of what was there.
     fn restore(&self, repository: &Path, before: &Programs, after: &Programs, notes: &mut Vec<String>) {
-        for (path, content) in before {
-            let Content::File { bytes, mode } = content else { continue };
-            if after.get(path) == Some(content) {
+        for path in after.files.keys().filter(|path| !before.files.contains_key(*path)) {
+            self.refuse(&within(repository, path), "is protected, because programs are run by it", notes);
+        }
+        for (path, content) in &before.files {
+            let now = after.files.get(path);
+            if now == Some(content) {
                 continue;
             }
-            let located = Located { base: repository.to_owned(), ..self.located(path) };
-            let restored = Target::open(&located, true).and_then(|target| {
-                let existing = target.existing().unwrap_or_default();
-                target.replace(bytes, existing.as_ref(), || true)
-            });
+            let path = within(repository, path);
+            let located = Located { base: repository.to_owned(), ..self.located(&path) };
+            let restored = match content {
+                Content::Link(to) => link_beneath(&located, to),
+                Content::File { bytes, mode } => put_back(&located, bytes, *mode),
+                Content::Opaque { .. } if now.is_some() => {
+                    self.refuse(&path, "was changed by the command, and can't be put back", notes);
+                    continue;
+                }
+                Content::Opaque { .. } => {
+                    notes.push(format!("{} was removed by the command, and can't be put back", located.shown));
+                    continue;
+                }
+            };
             let shown = &located.shown;
             notes.push(match restored {
-                Ok(_) => {
-                    // The bits of a hook matter; a directory that was swapped meanwhile is none of ours to follow.
-                    let _ = crate::workspace::set_mode(&located, *mode);
-                    format!("{shown} was changed by the command, and is as before again: it is protected")
-                }
+                Ok(()) => format!("{shown} was changed by the command, and is as before again: it is protected"),
                 Err(error) => format!("{shown} was changed by the command, and could not be put back: {error}"),
             });
-        }
-        for path in after.keys().filter(|path| !before.contains_key(*path)) {
-            self.refuse(path, "is protected, because programs are run by it", notes);
         }
     }
 
@@ -119,54 +160,95 @@ impl Protected {
     }
 }
 
-fn look(workspace: &Workspace, directories: &Directories) -> BTreeMap<PathBuf, Programs> {
-    let mut found = BTreeMap::new();
+fn put_back(located: &Located, bytes: &[u8], mode: u32) -> Result<(), PathError> {
+    let target = Target::open(located, true)?;
+    let existing = target.existing().unwrap_or_default();
+    target.replace(bytes, existing.as_ref(), || true)?;
+    // The bits of a hook matter; a directory that was swapped meanwhile is none of ours to follow.
+    let _ = crate::workspace::set_mode(located, mode);
+    Ok(())
+}
+
+/// A file of a repository; the repository itself, which may be a file or a link.
+fn within(repository: &Path, path: &Path) -> PathBuf {
+    if path.as_os_str().is_empty() { repository.to_owned() } else { repository.join(path) }
+}
+
+fn look(workspace: &Workspace, directories: &Directories) -> Found {
+    let mut found = Found::default();
     if !workspace.may_write() {
         return found;
     }
     for path in workspace.extra_read_only().filter(|path| path.symlink_metadata().is_ok()) {
-        found.insert(path.clone(), files(path, true));
+        let programs = Programs::of(path, true, &mut found.opened);
+        found.places.insert(path.clone(), programs);
     }
     // A permission for a repository itself, or for something in it, is a permission to change it.
     let permitted: Vec<&PathBuf> = workspace.extra_writable().filter(|path| path.iter().any(is_git)).collect();
     let roots = workspace.extra_writable().filter(|path| !permitted.contains(path));
-    for path in directories.repositories(std::iter::once(workspace.root()).chain(roots.map(PathBuf::as_path))) {
+    let roots = std::iter::once(workspace.root()).chain(roots.map(PathBuf::as_path));
+    let (repositories, opened) = directories.repositories(roots);
+    found.opened.extend(opened);
+    for path in repositories {
         if !permitted.iter().any(|permitted| path.starts_with(permitted) || permitted.starts_with(&path)) {
-            let programs = files(&path, false);
-            found.insert(path, programs);
+            let programs = Programs::of(&path, false, &mut found.opened);
+            found.places.insert(path, programs);
         }
     }
     found
 }
 
-/// All files of a directory, or what in a repository makes git run programs: its settings and hooks, those of its
-/// submodules and other working trees, and what points to another repository.
-fn files(place: &Path, all: bool) -> Programs {
-    let mut programs = Programs::new();
-    let mut directories = Vec::new();
-    match fs::symlink_metadata(place) {
-        Ok(metadata) if metadata.is_dir() => directories.push((place.to_owned(), all)),
-        _ => programs.extend(content(place).map(|content| (place.to_owned(), content))),
-    }
-    while let Some((directory, in_hooks)) = directories.pop() {
-        for entry in fs::read_dir(&directory).into_iter().flatten().filter_map(Result::ok) {
-            let (name, path) = (entry.file_name(), entry.path());
-            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_directory && !in_hooks && is_data(&name) {
-                continue;
-            }
-            if is_directory {
-                directories.push((path, in_hooks || name == "hooks"));
-            } else if programs.len() < MAX_FILES && (in_hooks && !is_sample(&name) || is_setting(&name)) {
-                programs.extend(content(&path).map(|content| (path, content)));
+impl Programs {
+    /// All files of a directory, or what in a repository makes git run programs: its settings and hooks, those of its
+    /// submodules and other working trees, what points to another repository, and commands of a rebase that was begun.
+    fn of(place: &Path, all: bool, opened: &mut Vec<OpenedUp>) -> Self {
+        let mut programs = Self::default();
+        let mut directories = Vec::new();
+        match fs::symlink_metadata(place) {
+            Ok(metadata) if metadata.is_dir() => directories.push((place.to_owned(), all)),
+            _ => programs.files.extend(Content::of(place).map(|content| (PathBuf::new(), content))),
+        }
+        while let Some((directory, in_hooks)) = directories.pop() {
+            let entries = match fs::read_dir(&directory) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => open_up(&directory).and_then(|up| {
+                    opened.push(up);
+                    fs::read_dir(&directory)
+                }),
+                entries => entries,
+            };
+            for entry in entries.into_iter().flatten().filter_map(Result::ok) {
+                let (name, path) = (entry.file_name(), entry.path());
+                let Ok(inside) = path.strip_prefix(place).map(Path::to_owned) else { continue };
+                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                if is_directory {
+                    if in_hooks || !is_data(&inside) {
+                        directories.push((path, in_hooks || name == "hooks"));
+                    }
+                } else if in_hooks && !is_sample(&name)
+                    || is_setting(&name)
+                    || name == "git-rebase-todo" && runs_commands(&path)
+                {
+                    programs.too_many |= programs.files.len() >= MAX_FILES;
+                    if programs.too_many {
+                        return programs;
+                    }
+                    programs.files.extend(Content::of(&path).map(|content| (inside, content)));
+                }
             }
         }
+        programs
     }
-    programs
 }
 
-fn is_data(name: &OsStr) -> bool {
-    ["objects", "refs", "logs", "lfs", "annex", "rr-cache"].iter().any(|data| name == *data)
+/// Whether a directory of a repository holds nothing but data. Submodules and other working trees have names of any kind.
+fn is_data(inside: &Path) -> bool {
+    let has_any_name = inside.iter().next().is_some_and(|first| first == "modules" || first == "worktrees");
+    let name = inside.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    if !has_any_name {
+        return ["objects", "refs", "logs", "lfs", "annex", "rr-cache"].contains(&name);
+    }
+    let in_objects = inside.parent().is_some_and(|parent| parent.ends_with("objects"));
+    in_objects && (name == "pack" || (name.len() == 2 && name.bytes().all(|byte| byte.is_ascii_hexdigit())))
 }
 
 fn is_setting(name: &OsStr) -> bool {
@@ -178,28 +260,37 @@ fn is_sample(name: &OsStr) -> bool {
     name.ends_with(".sample") || name.ends_with(REFUSED)
 }
 
-fn content(path: &Path) -> Option<Content> {
-    let metadata = fs::symlink_metadata(path).ok()?;
-    if metadata.is_symlink() {
-        return fs::read_link(path).ok().map(Content::Link);
+/// Whether the plan of a rebase runs commands when it goes on.
+fn runs_commands(plan: &Path) -> bool {
+    match Content::of(plan) {
+        Some(Content::File { bytes, .. }) => String::from_utf8_lossy(&bytes)
+            .lines()
+            .any(|line| matches!(line.split_ascii_whitespace().next(), Some("exec" | "x"))),
+        content => content.is_some(),
     }
-    let bytes = if metadata.is_file() && metadata.len() <= MAX_BYTES { fs::read(path).ok()? } else { vec![] };
-    Some(Content::File { bytes, mode: metadata.permissions().mode() })
 }
 
-/// Whether two repositories run the same programs, wherever they lie.
-fn same(one: &Programs, other: &Programs) -> bool {
-    one.values().eq(other.values())
+impl Content {
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::symlink_metadata(path).ok()?;
+        if metadata.is_symlink() {
+            return fs::read_link(path).ok().map(Content::Link);
+        }
+        let opaque = Content::Opaque { inode: metadata.ino(), changed: (metadata.ctime(), metadata.ctime_nsec()) };
+        if !metadata.is_file() || metadata.len() > MAX_BYTES {
+            return Some(opaque);
+        }
+        Some(match fs::read(path) {
+            Ok(bytes) => Content::File { bytes, mode: metadata.permissions().mode() },
+            Err(_) => opaque,
+        })
+    }
 }
 
-fn would_run_programs(repository: &Path, programs: &Programs) -> bool {
-    programs.len() >= MAX_FILES
-        || programs.iter().any(|(path, content)| match content {
-            Content::File { bytes, .. }
-                if path.strip_prefix(repository).is_ok_and(|path| path == Path::new("config")) =>
-            {
-                !is_harmless(bytes)
-            }
+fn would_run_programs(programs: &Programs) -> bool {
+    programs.too_many
+        || programs.files.iter().any(|(path, content)| match content {
+            Content::File { bytes, .. } if path == Path::new("config") => !is_harmless(bytes),
             _ => true,
         })
 }
@@ -232,8 +323,13 @@ fn is_harmless(config: &[u8]) -> bool {
     let mut keys: &[&str] = &[];
     config.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])).all(|line| {
         if let Some(section) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-            let name = section.split([' ', '.']).next().unwrap_or_default().to_lowercase();
-            keys = KEYS.iter().find(|(known, _)| *known == name).map_or(&[], |(_, keys)| keys);
+            let (name, part) = section.split_once(' ').unwrap_or((section, "\"\""));
+            let part = part.trim().strip_prefix('"').and_then(|part| part.strip_suffix('"'));
+            // What looks like the end of the section may be the end of a comment behind a setting.
+            let is_all = name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c))
+                && part.is_some_and(|part| !part.contains('"'));
+            let name = name.split('.').next().unwrap_or_default().to_lowercase();
+            keys = KEYS.iter().find(|(known, _)| is_all && *known == name).map_or(&[], |(_, keys)| keys);
             return !keys.is_empty();
         }
         let key = line.split('=').next().unwrap_or_default().trim().to_lowercase();
@@ -266,6 +362,10 @@ mod tests {
             "[include]\n\tpath = ../evil\n",
             "[alias]\n\tst = !evil\n",
             "[diff]\n\texternal = evil\n",
+            "[remote \"origin\"] uploadpack = evil #]\n",
+            "[remote \"a\"] uploadpack = \"evil\" # [remote \"b\"]\n",
+            "[remote.origin] uploadpack = evil ;]\n",
+            "[remote.origin]uploadpack=evil;\"\"]\n",
             "[core]\n\tbare = false \\\n\n\tsshCommand = evil",
             "\u{feff}[core]\n\tbare = true",
             "bare = true",

@@ -10,6 +10,9 @@ use seccompiler::{
 pub(super) enum Sockets {
     /// As it likes.
     All,
+    /// Those that a network namespace holds. Others reach the machine around this one (`AF_VSOCK`), its devices, or
+    /// parts of the kernel that nobody needs.
+    Namespaced,
     /// Connected pairs only. A socket with an address would reach the services of this machine by their paths, and
     /// Landlock, as it is today, doesn't look at those.
     Pairs,
@@ -96,8 +99,8 @@ pub(super) fn beside_others(sockets: Sockets) -> io::Result<BpfProgram> {
 }
 
 /// The filter for commands that have namespaces of their own.
-pub(super) fn apart() -> io::Result<BpfProgram> {
-    refuse(Sockets::All, &[])
+pub(super) fn apart(sockets: Sockets) -> io::Result<BpfProgram> {
+    refuse(sockets, &[])
 }
 
 /// A filter that says of `clone3` that there is none: its flags stand in memory, where no filter can look. Every C
@@ -148,10 +151,18 @@ fn refuse(sockets: Sockets, more: &[i64]) -> io::Result<BpfProgram> {
     rules.insert(libc::SYS_clone, namespaces.into_iter().collect::<io::Result<_>>()?);
     // Typing into a terminal from behind.
     rules.insert(libc::SYS_ioctl, vec![rule(&[(1, Test::Is(TIOCSTI))])?, rule(&[(1, Test::Is(TIOCLINUX))])?]);
+    let other_than = |families: &[libc::c_int]| {
+        let tests: Vec<_> = families.iter().map(|family| (0, Test::IsNot(family.unsigned_abs().into()))).collect();
+        rule(&tests)
+    };
+    if sockets == Sockets::Namespaced {
+        let namespaced = other_than(&[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK])?;
+        rules.insert(libc::SYS_socket, vec![namespaced]);
+    }
     if sockets == Sockets::Pairs {
         rules.insert(libc::SYS_socket, vec![]);
         // A datagram can be sent to any address, also from a pair.
-        let mut pairs = vec![rule(&[(0, Test::IsNot(libc::AF_UNIX.unsigned_abs().into()))])?];
+        let mut pairs = vec![other_than(&[libc::AF_UNIX])?];
         pairs.push(rule(&[(1, Test::Masked(0xf, libc::SOCK_DGRAM.unsigned_abs().into()))])?);
         rules.insert(libc::SYS_socketpair, pairs);
     }

@@ -1,4 +1,7 @@
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Beneath a home, what holds keys, tokens, sessions of browsers and what was typed.
 const OF_HOME: &str = ".ssh .gnupg .password-store .local/share/keyrings .pki .aws .azure .kube .docker .terraform.d .oci \
@@ -26,7 +29,7 @@ pub(crate) fn secrets(home: Option<&Path>) -> Vec<PathBuf> {
     let homes = own_home.iter().map(PathBuf::as_path).chain(home);
     let of_homes = homes.flat_map(|home| OF_HOME.split_ascii_whitespace().map(|name| home.join(name)));
     let of_system = OF_SYSTEM.split_ascii_whitespace().map(PathBuf::from);
-    let host_keys = std::fs::read_dir("/etc/ssh").into_iter().flatten().filter_map(Result::ok);
+    let host_keys = fs::read_dir("/etc/ssh").into_iter().flatten().filter_map(Result::ok);
     let host_keys = host_keys.map(|entry| entry.path()).filter(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("ssh_host_") && name.ends_with("_key")
@@ -35,7 +38,31 @@ pub(crate) fn secrets(home: Option<&Path>) -> Vec<PathBuf> {
     let cargo = cargo.flat_map(|cargo| [cargo.join("credentials"), cargo.join("credentials.toml")]);
     let xdg = ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"].into_iter().filter_map(absolute);
     let ours = xdg.map(|base| base.join("terret")).chain(absolute("TERRET_HOME"));
-    of_homes.chain(of_system).chain(host_keys).chain(cargo).chain(ours).collect()
+    let unlisted = of_root().iter().cloned();
+    of_homes.chain(of_system).chain(unlisted).chain(host_keys).chain(cargo).chain(ours).collect()
+}
+
+/// What in `/etc` nobody else may read, where this program runs as root: it would be its own there, without any
+/// capability. Found out once.
+fn of_root() -> &'static [PathBuf] {
+    static FOUND: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let mut found = Vec::new();
+        let mut open = if rustix::process::geteuid().is_root() { vec![PathBuf::from("/etc")] } else { vec![] };
+        while let Some(directory) = open.pop() {
+            for entry in fs::read_dir(&directory).into_iter().flatten().filter_map(Result::ok) {
+                let Ok(metadata) = entry.metadata() else { continue };
+                let needed = if metadata.is_dir() { 0o005 } else { 0o004 };
+                match metadata.mode() & needed == needed {
+                    _ if metadata.is_symlink() => {}
+                    true if metadata.is_dir() => open.push(entry.path()),
+                    true => {}
+                    false => found.push(entry.path()),
+                }
+            }
+        }
+        found
+    })
 }
 
 /// The home of the person who runs this program.

@@ -1,11 +1,14 @@
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use terret_agent::{EffectClass, FnTool, ToolError, ToolOutput, tool};
 use tokio_util::sync::CancellationToken;
 
+use super::answer::Answer;
+use super::found::{Found, Place};
 use super::walk::{Glob, walk};
 use crate::blocking;
-use crate::listing::Listing;
 use crate::workspace::{Access, Workspace};
 
 const LIMIT: usize = 1_000;
@@ -44,26 +47,30 @@ fn search(workspace: &Workspace, arguments: &Arguments, cancel: &CancellationTok
     if !base.real.exists() {
         return Err(workspace.not_found(&base).into());
     }
-    let mut listing = Listing::new(arguments.limit.unwrap_or(LIMIT));
-    for entry in walk(&base.real) {
-        if cancel.is_cancelled() {
-            return Err(ToolError::new("Cancelled."));
+    let found = Arc::new(Found::new(arguments.limit.unwrap_or(LIMIT)));
+    walk(workspace, &base, &found, cancel, || {
+        |entry| {
+            let (path, is_directory) = (entry.path(), entry.file_type().is_some_and(|kind| kind.is_dir()));
+            if (entry.depth() == 0 && is_directory) || !glob.matches(&base.real, path) {
+                return;
+            }
+            let mut place = Place::default();
+            place.push(
+                format!("{}{}", workspace.shown(path), if is_directory { "/" } else { "" }),
+                true,
+                found.limit(),
+            );
+            found.add(path, place);
         }
-        let found = entry.path();
-        if (entry.depth() == 0 && found.is_dir()) || !glob.matches(&base.real, found) {
-            continue;
-        }
-        let slash = if entry.file_type().is_some_and(|kind| kind.is_dir()) { "/" } else { "" };
-        if !listing.entry(&format!("{}{slash}", workspace.shown(found))) {
-            break;
-        }
+    });
+    if cancel.is_cancelled() {
+        return Err(ToolError::new("Cancelled."));
     }
-    if listing.entries() == 0 {
-        let message =
-            format!("Nothing beneath {} matches {:?}. Ignored files aren't searched.", base.shown, arguments.pattern);
-        return Ok(message.into());
-    }
-    let details = Details { entries: listing.entries(), complete: !listing.is_full() };
+    let nothing =
+        format!("Nothing beneath {} matches {:?}. Ignored files aren't searched.", base.shown, arguments.pattern);
     let advice = "Narrow the pattern, search a directory further down, or raise limit.";
-    Ok(ToolOutput::text(listing.finish("results", advice)).with_details(&details))
+    let answer = Answer::new(&found, workspace);
+    let details = Details { entries: answer.entries(), complete: answer.is_complete() };
+    let output = ToolOutput::text(answer.finish("results", advice, &nothing));
+    Ok(if details.entries == 0 { output } else { output.with_details(&details) })
 }

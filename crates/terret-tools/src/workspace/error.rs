@@ -38,25 +38,28 @@ pub(crate) enum PathError {
     #[error("{path} commonly holds keys or tokens, and tools don't touch it. If it is needed, ask the person.")]
     Hidden { path: String },
 
-    #[error("{path} was replaced by something else while it was being opened. Nothing was done; try again.")]
+    #[error("{path} was changed or replaced by somebody else meanwhile. Nothing was done; read it again.")]
     Changed { path: String },
 
-    #[error("The file permissions of {path} don't allow this: {source}.")]
-    Denied { path: String, source: io::Error },
+    #[error("{path} has changed since it was read, by a command or by somebody else. Nothing was done; read it again.")]
+    Stale { path: String },
 
-    #[error("{path}: {source}.")]
-    Io { path: String, source: io::Error },
+    #[error("The file permissions of {path} don't allow this: {error}.")]
+    Denied { path: String, error: io::Error },
+
+    #[error("{path}: {error}.")]
+    Io { path: String, error: io::Error },
 }
 
 impl PathError {
-    pub(crate) fn from_io(path: &str, source: impl Into<io::Error>) -> Self {
-        let (path, source) = (path.to_owned(), source.into());
-        match source.kind() {
+    pub(crate) fn from_io(path: &str, error: impl Into<io::Error>) -> Self {
+        let (path, error) = (path.to_owned(), error.into());
+        match error.kind() {
             io::ErrorKind::NotFound => Self::NotFound { path, near: vec![] },
             io::ErrorKind::IsADirectory => Self::IsDirectory { path },
             io::ErrorKind::NotADirectory => Self::NotDirectory { path },
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::Denied { path, source },
-            _ => Self::Io { path, source },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::Denied { path, error },
+            _ => Self::Io { path, error },
         }
     }
 }

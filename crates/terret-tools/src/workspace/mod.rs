@@ -13,6 +13,7 @@ mod open;
 mod outputs;
 mod replace;
 mod resolve;
+mod seen;
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,11 +21,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::sandbox::{Profile, secrets};
+use seen::Seen;
 
 pub(crate) use error::PathError;
-pub(crate) use open::{Entry, open_file, read_directory};
+pub(crate) use open::{Entry, OpenedUp, open_file, open_up, read_directory};
 pub(crate) use outputs::Outputs;
-pub(crate) use replace::{Target, rename_beneath, set_mode};
+pub(crate) use replace::{Existing, Target, link_beneath, rename_beneath, set_mode};
 
 /// The directory that the tools work in. Cheap to clone.
 ///
@@ -49,6 +51,7 @@ struct Places {
     secrets: Vec<PathBuf>,
     profile: Profile,
     outputs: Outputs,
+    seen: Arc<Seen>,
 }
 
 /// What a path is wanted for.
@@ -87,6 +90,7 @@ impl Workspace {
             secrets,
             profile: Profile::default(),
             outputs,
+            seen: Arc::default(),
         })))
     }
 
@@ -131,6 +135,19 @@ impl Workspace {
     /// The root, absolute and without symbolic links.
     pub fn root(&self) -> &Path {
         &self.0.root
+    }
+
+    /// Remembers a file as a model has just seen or made it. All clones of the workspace remember the same.
+    pub(crate) fn note_seen(&self, located: &Located, metadata: &std::fs::Metadata) {
+        self.0.seen.note(&located.real, metadata);
+    }
+
+    /// Refuses to change a file that is another one than was seen.
+    pub(crate) fn check_seen(&self, located: &Located, existing: &Existing) -> Result<(), PathError> {
+        match self.0.seen.differs(&located.real, existing.metadata()) {
+            true => Err(PathError::Stale { path: located.shown.clone() }),
+            false => Ok(()),
+        }
     }
 
     /// What tools may do here.
@@ -237,13 +254,22 @@ impl Workspace {
     }
 
     /// Whether a real path is a secret. What is permitted further down, or is the workspace itself, is none.
-    fn is_hidden(&self, real: &Path) -> bool {
+    pub(crate) fn is_hidden(&self, real: &Path) -> bool {
         let places = &*self.0;
-        let permitted = || std::iter::once(&places.root).chain(&places.readable).chain(&places.writable);
         let is_permitted =
-            |hidden: &PathBuf| permitted().any(|path| path.starts_with(hidden) && real.starts_with(path));
+            |hidden: &PathBuf| self.permitted().any(|path| path.starts_with(hidden) && real.starts_with(path));
         let mut hidden = places.secrets.iter().chain(&places.hidden);
         places.profile != Profile::Full && hidden.any(|hidden| real.starts_with(hidden) && !is_permitted(hidden))
+    }
+
+    /// Whether a real path isn't hidden, or something beneath it isn't.
+    pub(crate) fn shows_beneath(&self, real: &Path) -> bool {
+        !self.is_hidden(real) || self.permitted().any(|path| path.starts_with(real))
+    }
+
+    /// The places that somebody named.
+    fn permitted(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.0.root).chain(&self.0.readable).chain(&self.0.writable)
     }
 
     fn outside(&self, path: &str, access: Access) -> PathError {

@@ -1,10 +1,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+#[cfg(target_os = "linux")]
+use rustix::fs::ResolveFlags;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -24,8 +26,15 @@ pub(crate) struct Entry {
     pub(crate) target: Option<OsString>,
 }
 
+/// Without NONBLOCK, opening a pipe would wait for its other end.
+const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
 /// Opens a regular file for reading. A pipe or a device is refused instead of waited for.
 pub(crate) fn open_file(located: &Located) -> Result<File, PathError> {
+    if let Some(opened) = open_without_links(&located.real) {
+        return regular_file(opened, &located.shown);
+    }
     let fail = |error| PathError::from_io(&located.shown, error);
     let (Some(parent), Some(name)) = (located.real.parent(), located.real.file_name()) else {
         return Err(PathError::IsDirectory { path: located.shown.clone() });
@@ -36,10 +45,27 @@ pub(crate) fn open_file(located: &Located) -> Result<File, PathError> {
 
 /// Opens a regular file of an open directory for reading.
 pub(super) fn open_file_at(parent: &OwnedFd, name: &OsStr, shown: &str) -> Result<File, PathError> {
-    // Without NONBLOCK, opening a pipe would wait for its other end.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    regular_file(rustix::fs::openat(parent, name, READ, Mode::empty()), shown)
+}
+
+/// Has the kernel do in one call what [`open_directory`] does step by step. `None` where it can't: before Linux 5.6, and
+/// in containers that refuse calls that they don't know.
+#[cfg(target_os = "linux")]
+fn open_without_links(real: &Path) -> Option<Result<OwnedFd, Errno>> {
+    match rustix::fs::openat2(CWD, real, READ, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::NOSYS | Errno::PERM) => None,
+        opened => Some(opened),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_without_links(_: &Path) -> Option<Result<OwnedFd, Errno>> {
+    None
+}
+
+fn regular_file(opened: Result<OwnedFd, Errno>, shown: &str) -> Result<File, PathError> {
     let special = |kind| PathError::Special { path: shown.to_owned(), kind };
-    let file = match rustix::fs::openat(parent, name, flags, Mode::empty()) {
+    let file = match opened {
         Ok(file) => file,
         Err(Errno::LOOP) => return Err(PathError::Changed { path: shown.to_owned() }),
         Err(Errno::NXIO) => return Err(special("a socket or a device")),
@@ -84,6 +110,39 @@ pub(crate) fn read_directory(located: &Located) -> Result<Vec<Entry>, PathError>
         Ok(entries)
     };
     list().map_err(|error| PathError::from_io(&located.shown, error))
+}
+
+/// A directory whose owner may list it and change what is in it, as long as this is there.
+#[derive(Debug)]
+pub(crate) struct OpenedUp {
+    directory: OwnedFd,
+    mode: Mode,
+}
+
+/// Opens up a directory that can't be looked into.
+pub(crate) fn open_up(real: &Path) -> io::Result<OpenedUp> {
+    let directory = open_directory(real, None)?;
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&directory)?.st_mode);
+    if mode.contains(Mode::RWXU) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let opened = OpenedUp { directory, mode };
+    opened.set(mode | Mode::RWXU)?;
+    Ok(opened)
+}
+
+impl OpenedUp {
+    /// Who may not list it can't open it for real, and the mode of what is only passed is changed by this name of it.
+    fn set(&self, mode: Mode) -> io::Result<()> {
+        Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", self.directory.as_raw_fd()), mode)?)
+    }
+}
+
+impl Drop for OpenedUp {
+    fn drop(&mut self) {
+        // It belongs to who opened it, so that only its being gone can be in the way.
+        let _ = self.set(self.mode);
+    }
 }
 
 /// Walks down to a directory without following any link on the way. Makes what is missing beneath `create_beneath`.

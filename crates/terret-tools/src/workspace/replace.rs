@@ -4,6 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
@@ -25,9 +26,14 @@ pub(crate) struct Existing {
 }
 
 impl Existing {
+    pub(crate) fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
     /// The whole content, or `None` if it has more than `limit` bytes.
     pub(crate) fn read(&self, limit: usize) -> Result<Option<Vec<u8>>, PathError> {
-        let mut bytes = Vec::new();
+        let expected = usize::try_from(self.metadata.len()).unwrap_or(usize::MAX).min(limit);
+        let mut bytes = Vec::with_capacity(expected + 1);
         let read = (&self.file).take(limit as u64 + 1).read_to_end(&mut bytes);
         read.map_err(|error| PathError::from_io(&self.shown, error))?;
         Ok((bytes.len() <= limit).then_some(bytes))
@@ -61,31 +67,40 @@ impl Target {
 
     /// Puts new content in the place of what is there, at once and whole: readers see the old file or the new one.
     ///
-    /// Mode, and owner where permitted, stay as they were. Extended attributes don't, and other names of the old file
-    /// (hard links) keep the old content. `commit` is asked last of all, and nothing is changed if it says no. Tells
-    /// whether the new content is there.
+    /// Mode, and owner where permitted, stay as they were; bits that make a program run as its owner don't. Extended attributes don't, and other names of the old file
+    /// (hard links) keep the old content. `commit` is asked last of all, and nothing is changed if it says no. Gives
+    /// what the new file is like, if it is there.
     pub(crate) fn replace(
         &self,
         content: &[u8],
         existing: Option<&Existing>,
         commit: impl FnOnce() -> bool,
-    ) -> Result<bool, PathError> {
+    ) -> Result<Option<Metadata>, PathError> {
         let fail = |error: io::Error| PathError::from_io(&self.shown, error);
         if existing.is_some() {
             self.check_writable().map_err(|error| fail(error.into()))?;
         }
         let (file, temporary) = self.create_temporary(existing.is_some()).map_err(fail)?;
-        let written = write_like(file, content, existing).and_then(|()| {
+        let written = write_like(file, content, existing).and_then(|metadata| {
             if !commit() {
-                return Ok(false);
+                return Ok(None);
             }
             rustix::fs::renameat(&self.directory, &temporary, &self.directory, &self.name)?;
-            Ok(true)
+            Ok(Some(metadata))
         });
-        if !matches!(written, Ok(true)) {
+        if !matches!(written, Ok(Some(_))) {
             let _ = rustix::fs::unlinkat(&self.directory, &temporary, AtFlags::empty());
         }
         written.map_err(fail)
+    }
+
+    /// Whether what was found at the place is there still, and nobody has changed it since.
+    pub(crate) fn holds(&self, existing: &Existing) -> bool {
+        let known = &existing.metadata;
+        rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|now| {
+            let now_as_known = (now.st_ino, now.st_size.try_into(), now.st_ctime, now.st_ctime_nsec.try_into());
+            now_as_known == (known.ino(), Ok(known.size()), known.ctime(), Ok(known.ctime_nsec()))
+        })
     }
 
     /// A rename doesn't ask whether the file that it replaces may be written.
@@ -118,12 +133,28 @@ impl Target {
 /// Gives what stands at a place another name in its directory, over nothing that is there.
 pub(crate) fn rename_beneath(located: &Located, name: &OsStr) -> Result<(), PathError> {
     let target = Target::open(located, false)?;
-    let mut name = name.to_owned();
+    let name = unused_name(&target, name.to_owned());
+    rustix::fs::renameat(&target.directory, &target.name, &target.directory, &name)
+        .map_err(|error| PathError::from_io(&target.shown, error))
+}
+
+/// Makes a symbolic link at a place, over whatever file or link is there.
+pub(crate) fn link_beneath(located: &Located, to: &Path) -> Result<(), PathError> {
+    let target = Target::open(located, true)?;
+    let temporary = unused_name(&target, ".terret-link".into());
+    rustix::fs::symlinkat(to, &target.directory, &temporary)
+        .and_then(|()| rustix::fs::renameat(&target.directory, &temporary, &target.directory, &target.name))
+        .map_err(|error| {
+            let _ = rustix::fs::unlinkat(&target.directory, &temporary, AtFlags::empty());
+            PathError::from_io(&target.shown, error)
+        })
+}
+
+fn unused_name(target: &Target, mut name: OsString) -> OsString {
     while rustix::fs::statat(&target.directory, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
         name.push("+");
     }
-    rustix::fs::renameat(&target.directory, &target.name, &target.directory, &name)
-        .map_err(|error| PathError::from_io(&target.shown, error))
+    name
 }
 
 /// Sets the permissions of a regular file.
@@ -133,7 +164,7 @@ pub(crate) fn set_mode(located: &Located, mode: u32) -> Result<(), PathError> {
     set.map_err(|error| PathError::from_io(&located.shown, error))
 }
 
-fn write_like(mut file: File, content: &[u8], existing: Option<&Existing>) -> io::Result<()> {
+fn write_like(mut file: File, content: &[u8], existing: Option<&Existing>) -> io::Result<Metadata> {
     file.write_all(content)?;
     if let Some(Existing { metadata, .. }) = existing {
         let own = file.metadata()?;
@@ -143,8 +174,38 @@ fn write_like(mut file: File, content: &[u8], existing: Option<&Existing>) -> io
             let _ =
                 rustix::fs::fchown(&file, Some(uid), Some(gid)).or_else(|_| rustix::fs::fchown(&file, None, Some(gid)));
         }
-        let mode = metadata.permissions().mode() & 0o7777;
+        // As the kernel does with what is written by somebody else: a program of another content runs as nobody else.
+        let mode = metadata.permissions().mode() & 0o1777;
         file.set_permissions(std::fs::Permissions::from_mode(mode))?;
     }
-    file.sync_data()
+    file.sync_data()?;
+    file.metadata()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_changes_a_file_meanwhile_is_noticed() {
+        let changes: [fn(&Path); 3] = [
+            |file| std::fs::write(file, "three").unwrap(),
+            |file| {
+                std::fs::write(file.with_extension("new"), "one").unwrap();
+                std::fs::rename(file.with_extension("new"), file).unwrap();
+            },
+            |file| std::fs::remove_file(file).unwrap(),
+        ];
+        for change in changes {
+            let folder = tempfile::tempdir().unwrap();
+            let real = folder.path().canonicalize().unwrap().join("file");
+            std::fs::write(&real, "one").unwrap();
+            let base = folder.path().to_owned();
+            let target = Target::open(&Located { real: real.clone(), base, shown: "file".to_owned() }, false).unwrap();
+            let existing = target.existing().unwrap().unwrap();
+            assert!(target.holds(&existing));
+            change(&real);
+            assert!(!target.holds(&existing));
+        }
+    }
 }

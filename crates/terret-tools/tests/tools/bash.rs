@@ -334,6 +334,20 @@ async fn a_line_without_end_shows_its_beginning_and_its_end() {
 }
 
 #[tokio::test]
+async fn of_an_output_that_is_too_long_to_keep_the_beginning_is_kept_and_that_is_said() {
+    let project = Project::new();
+    let command = "printf begin; head -c 70000000 /dev/zero | tr '\\0' x; printf end";
+    let answer = project.call("bash", json!({"command": command})).await;
+    assert!(answer.text.starts_with("beginxxx") && answer.text.ends_with("xxxend"));
+    let file = answer.details["outputFile"].as_str().unwrap();
+    let kept = 64 * 1024 * 1024;
+    assert!(answer.text.contains(&format!("; the first {kept} bytes of the output are in {file}]")));
+    let content = std::fs::read(file).unwrap();
+    assert_eq!(content.len(), kept);
+    assert!(content.starts_with(b"begin") && content[5..].iter().all(|byte| *byte == b'x'));
+}
+
+#[tokio::test]
 async fn a_flood_is_stopped_by_the_limit_and_counted() {
     let project = Project::new();
     let answer = project.call("bash", json!({"command": "yes", "timeout": 1})).await;

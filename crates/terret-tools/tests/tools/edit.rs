@@ -165,3 +165,43 @@ async fn a_large_file_of_look_alikes_is_edited_in_one_pass() {
     project.ok("edit", edits("a", &[(&format!("{}b'", "a".repeat(1_000)), "c")])).await;
     assert_eq!(project.content("a").len(), 4_000_000 - 1_000 + 2);
 }
+
+#[tokio::test]
+async fn a_file_that_changed_since_it_was_read_is_read_again_first() {
+    let project = Project::new().file("a", "one\ntwo\n").file("never-read", "one\n");
+    let path = project.path("a");
+    project.ok("read", json!({"path": "a"})).await;
+    // What the tools themselves do is known, and a mode is no content.
+    project.ok("edit", edits("a", &[("one", "1")])).await;
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    project.ok("edit", edits("a", &[("1", "one")])).await;
+    project.ok("write", json!({"path": "a", "content": "one\ntwo\nthree\n"})).await;
+
+    let others: [&dyn Fn(); 3] = [
+        &|| std::fs::write(&path, "one\nTWO\n").unwrap(),
+        &|| {
+            std::fs::write(project.path("new"), "one\nTWO\n").unwrap();
+            std::fs::rename(project.path("new"), &path).unwrap();
+        },
+        &|| {
+            assert!(std::process::Command::new("sed").args(["-i", "s/TWO/two/"]).arg(&path).status().unwrap().success())
+        },
+    ];
+    for change in others {
+        // Times of files are coarse.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        change();
+        let before = project.content("a");
+        for (tool, arguments) in
+            [("edit", edits("a", &[("one", "1")])), ("write", json!({"path": "a", "content": "x"}))]
+        {
+            let error = project.error(tool, arguments).await;
+            assert!(error.starts_with("a has changed since it was read, "), "{error}");
+            assert_eq!(project.content("a"), before);
+        }
+        project.ok("read", json!({"path": "./a", "limit": 1})).await;
+        project.ok("edit", edits("a", &[("one", "one!")])).await;
+        project.ok("edit", edits("a", &[("one!", "one")])).await;
+    }
+    project.ok("edit", edits("never-read", &[("one", "1")])).await;
+}

@@ -41,6 +41,11 @@ impl Project {
         Self { tools, directory }
     }
 
+    /// The directory alone, once the tools are dropped.
+    pub(crate) fn without_tools(self) -> TempDir {
+        self.directory
+    }
+
     /// A file of the workspace, with its directories.
     pub(crate) fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
         let path = self.path(path);

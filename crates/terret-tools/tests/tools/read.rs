@@ -1,4 +1,5 @@
 use serde_json::json;
+use terret_tools::{BashOptions, Profile};
 
 use crate::project::Project;
 
@@ -59,6 +60,16 @@ async fn a_line_that_is_too_long_shows_its_beginning_and_how_to_see_more() {
     assert_eq!(text, "x".repeat(2_000));
     assert!(note.contains("sed -n 2p") && note.contains("offset=3"), "{note}");
     assert_eq!(project.ok("read", json!({"path": "a", "offset": 3})).await, "last");
+}
+
+#[tokio::test]
+async fn the_beginning_of_a_long_line_ends_with_a_whole_character() {
+    let project = Project::new().file("a", format!("x{}", "\u{65e5}".repeat(30_000)));
+    let long = project.ok("read", json!({"path": "a"})).await;
+    let (text, note) = long.split_once("\n\n").unwrap();
+    // 1 and 666 times 3 bytes are the most that fit into 2000.
+    assert_eq!(text, format!("x{}", "\u{65e5}".repeat(666)));
+    assert!(note.contains("its first 1999 bytes are shown") && note.contains("cut -b 2000-3998"), "{note}");
 }
 
 #[tokio::test]
@@ -159,4 +170,25 @@ async fn a_pipe_is_refused_and_not_waited_for() {
     let _socket = std::os::unix::net::UnixListener::bind(project.path("socket")).unwrap();
     let error = project.error("read", json!({"path": "socket"})).await;
     assert_eq!(error, "socket is a socket or a device, not a regular file.");
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_device_is_refused_and_what_the_kernel_tells_is_read() {
+    let project = Project::with(|workspace, _| workspace.profile(Profile::Full), BashOptions::default());
+    for device in ["/dev/zero", "/dev/null", "/dev/tty"] {
+        let error = project.error("read", json!({"path": device})).await;
+        assert!(error.ends_with("is a socket or a device, not a regular file."), "{error}");
+    }
+    // Such a file says that it has no bytes.
+    let status = project.ok("read", json!({"path": "/proc/self/status"})).await;
+    assert!(status.starts_with("Name:"), "{status}");
+}
+
+#[tokio::test]
+async fn a_line_far_behind_the_end_is_an_error_and_no_overflow() {
+    let project = Project::new().file("a", "1\n2\n");
+    let error = project.error("read", json!({"path": "a", "offset": u64::MAX})).await;
+    assert_eq!(error, format!("a has 2 lines, so there is no line {}. Use an offset up to 2.", u64::MAX));
+    assert_eq!(project.ok("read", json!({"path": "a", "limit": u64::MAX})).await, "1\n2");
 }

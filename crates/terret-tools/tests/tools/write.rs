@@ -53,6 +53,27 @@ async fn permissions_stay_and_nothing_else_is_left_behind() {
 }
 
 #[tokio::test]
+async fn what_the_system_says_is_told_once() {
+    let long = "x".repeat(300);
+    let error = Project::new().error("write", json!({"path": long, "content": ""})).await;
+    assert_eq!(error.matches("File name too long").count(), 1, "{error}");
+}
+
+#[tokio::test]
+async fn a_program_of_another_content_no_longer_runs_as_its_owner() {
+    let project = Project::new().file("run", "old");
+    for (tool, arguments) in [
+        ("write", json!({"path": "run", "content": "new"})),
+        ("edit", json!({"path": "run", "edits": [{"oldText": "new", "newText": "newer"}]})),
+    ] {
+        std::fs::set_permissions(project.path("run"), std::fs::Permissions::from_mode(0o6755)).unwrap();
+        project.ok(tool, arguments).await;
+        let mode = std::fs::metadata(project.path("run")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755, "{tool}");
+    }
+}
+
+#[tokio::test]
 async fn a_reader_sees_the_old_file_or_the_new_one() {
     let project = Project::new().file("a", "old");
     let mut open = std::fs::File::open(project.path("a")).unwrap();

@@ -9,8 +9,8 @@ use terret::store::{SessionInfo, SqliteJournal, StoreError};
 
 use super::{find, name_of, print_json, unwritable};
 use crate::exit::{Exit, Problem};
-use crate::output::line;
-use crate::session;
+use crate::output::{Patience, line, over, patiently};
+use crate::session::{self, READING};
 
 #[derive(Args)]
 pub(crate) struct Check {
@@ -37,10 +37,11 @@ struct Checked {
 /// Exits with 1 if anything is wrong. Nothing is repaired.
 pub(super) fn run(journal: &SqliteJournal, args: &Check) -> Result<Exit, Problem> {
     let infos = match args.sessions.as_slice() {
-        [] => journal.list().map_err(|error| session::failed(&error))?,
+        [] => patiently(READING, || journal.list()).map_err(|error| session::failed(&error))?,
         some => some.iter().map(|session| find(journal, session)).collect::<Result<_, _>>()?,
     };
     let (mut checked, mut out, mut written) = (Vec::new(), anstream::stdout().lock(), Ok(()));
+    let patience = Patience::counting("checking sessions", infos.len());
     for info in &infos {
         let found = journal.check(&info.id);
         let newer = matches!(found, Err(StoreError::Newer { .. }));
@@ -51,10 +52,12 @@ pub(super) fn run(journal: &SqliteJournal, args: &Check) -> Result<Exit, Problem
         let it = Checked { session_id: info.id.to_string(), ok: damage.is_empty(), damage, newer };
         // Whether all is well is to be known also if nobody reads on.
         if !args.json && written.is_ok() {
-            written = tell(&mut out, &it, info);
+            written = over(|| tell(&mut out, &it, info));
         }
         checked.push(it);
+        patience.step();
     }
+    drop(patience);
     drop(out);
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(unwritable(error)),

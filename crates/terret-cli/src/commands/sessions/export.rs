@@ -36,19 +36,33 @@ enum Format {
     Html,
 }
 
+/// What is said while it takes its time.
+pub(super) const WRITING: &str = "writing the session";
+
+impl Export {
+    /// Whether it is for the eyes of somebody.
+    pub(super) fn is_shown(&self) -> bool {
+        self.file().is_none() && io::stdout().is_terminal()
+    }
+
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|file| *file != Path::new("-"))
+    }
+}
+
 /// Exits with 1 if a part of the session can't be read. The rest is written all the same.
 pub(super) fn run(journal: &SqliteJournal, args: &Export) -> Result<Exit, Problem> {
     let info = find(journal, &args.session)?;
-    let file = args.output.as_deref().filter(|file| *file != Path::new("-"));
-    let format = match (args.format, file) {
+    let format = match (args.format, args.file()) {
         (Some(format), _) => format,
         (None, Some(file)) => by_its_end(file)?,
         (None, None) => Format::Jsonl,
     };
-    let damage = match file {
-        None if io::stdout().is_terminal() => {
+    let damage = match args.file() {
+        None if args.is_shown() => {
             let mut text = Vec::new();
-            let damage = write(journal, &info, format, &mut text).map_err(|error| session::failed(&error))?;
+            let writing = || write(journal, &info, format, &mut text);
+            let damage = output::patiently(WRITING, writing).map_err(|error| session::failed(&error))?;
             // It is looked at there, and what was said must not steer it.
             let text = String::from_utf8_lossy(&text);
             let text = if format == Format::Jsonl { clean_json(text.into_owned()).into() } else { clean(&text) };

@@ -10,8 +10,8 @@ use terret::store::{Origin, SessionInfo, SqliteJournal};
 
 use super::{print_json, unwritable};
 use crate::exit::{Exit, Problem};
-use crate::output::{self, Table};
-use crate::session;
+use crate::output::{self, Table, patiently};
+use crate::session::{self, READING};
 
 #[derive(Args)]
 pub(crate) struct List {
@@ -27,7 +27,7 @@ pub(crate) struct List {
 }
 
 pub(super) fn run(journal: &SqliteJournal, args: &List) -> Result<Exit, Problem> {
-    let infos = journal.list().map_err(|error| session::failed(&error))?;
+    let infos = patiently(READING, || journal.list()).map_err(|error| session::failed(&error))?;
     let here = args.here.as_ref().map(|here| here.canonicalize().unwrap_or_else(|_| here.clone()));
     let table = Table::of(&infos)
         .only(|info| here.is_none() || info.setup.folder.as_deref().map(Path::new) == here.as_deref())

@@ -64,8 +64,10 @@ pub(crate) fn run(command: Sessions) -> ExitCode {
             Sessions::Search(args) => search::run(&journal, &args),
             Sessions::Rename(args) => rename::run(&journal, &args),
             Sessions::Delete(args) => delete::run(&journal, &args),
-            Sessions::Export(args) => export::run(&journal, &args),
-            Sessions::Import(args) => import::run(&journal, &args),
+            // What is read on a terminal shows itself that it goes on.
+            Sessions::Export(args) if args.is_shown() => export::run(&journal, &args),
+            Sessions::Export(args) => output::patiently(export::WRITING, || export::run(&journal, &args)),
+            Sessions::Import(args) => output::patiently("reading the file", || import::run(&journal, &args)),
             Sessions::Check(args) => check::run(&journal, &args),
         }
     }))

@@ -10,7 +10,7 @@ use terret::store::SqliteJournal;
 
 use super::{name_of, print_json, unwritable};
 use crate::exit::{Exit, Problem};
-use crate::output::{ago, line};
+use crate::output::{ago, line, patiently};
 use crate::session;
 
 #[derive(Args)]
@@ -40,7 +40,8 @@ pub(super) fn run(journal: &SqliteJournal, args: &Search) -> Result<Exit, Proble
     if args.text.trim().is_empty() {
         return Err(Problem::usage("say what to look for"));
     }
-    let hits = journal.search(&args.text, args.limit).map_err(|error| session::failed(&error))?;
+    let hits = patiently("searching the sessions", || journal.search(&args.text, args.limit))
+        .map_err(|error| session::failed(&error))?;
     if args.json {
         let found: Vec<_> = hits
             .iter()

@@ -80,7 +80,9 @@ fn every_option_in_a_sentence_exists() {
     let known = help::commands().iter().map(|command| help::help(command)).collect::<String>();
     let known: HashSet<&str> = known.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
     for page in Page::all() {
-        for span in page.spans() {
+        // What begins with another word is about another program, such as `rg --sort path`.
+        let ours = |span: &String| span.starts_with('-') || span.starts_with("terret") || span.starts_with("cargo");
+        for span in page.spans().into_iter().filter(ours) {
             for word in span.split(|c: char| !c.is_ascii_alphanumeric() && c != '-') {
                 let is_option = word.len() > 2 && word.starts_with("--");
                 assert!(
@@ -133,4 +135,36 @@ fn every_link_leads_somewhere() {
         }
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn every_configuration_is_accepted() {
+    for page in Page::all() {
+        for block in page.blocks() {
+            let terret = match (&*page.name, &*block.language) {
+                ("docs/configuration.md" | "docs/models.md", "toml") => Terret::new().config(&block.text),
+                ("docs/catalog.md", "json") => Terret::new().home_file(".config/terret/models.json", &block.text),
+                _ => continue,
+            };
+            terret.args(["models", "--all"]).run().exits(0).then().args(["config", "explain"]).run().exits(0);
+        }
+    }
+}
+
+/// What mdbook would say: chapters that nobody finds, and parts that aren't there.
+#[test]
+fn the_book_holds_every_page() {
+    let pages = Page::all();
+    let summary = pages.iter().find(|page| page.name == "docs/SUMMARY.md").unwrap();
+    let chapters: HashSet<String> = summary.links().into_iter().map(|link| format!("docs/{link}")).collect();
+    for page in pages.iter().filter(|page| page.name.starts_with("docs/") && page.name != summary.name) {
+        assert!(chapters.contains(&page.name), "{} is not in docs/SUMMARY.md", page.name);
+        for (path, part) in page.includes() {
+            let included = std::fs::read_to_string(page.path.parent().unwrap().join(&path));
+            let included = included.unwrap_or_else(|error| panic!("{}: {path}: {error}", page.name));
+            let begins =
+                |mark: &str| included.lines().filter(|line| *line == format!("<!-- {mark}: {part} -->")).count();
+            assert!(part.is_empty() || (begins("ANCHOR"), begins("ANCHOR_END")) == (1, 1), "{path} has no part {part}");
+        }
+    }
 }

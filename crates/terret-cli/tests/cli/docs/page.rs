@@ -17,7 +17,7 @@ pub(super) struct Page {
 pub(super) struct Block {
     /// The first word behind the fence.
     pub(super) language: String,
-    text: String,
+    pub(super) text: String,
 }
 
 /// A command of a block, and what the page says that it prints.
@@ -93,6 +93,13 @@ impl Page {
             _ => None,
         };
         self.events().filter_map(link).collect()
+    }
+
+    /// What of other files it holds in the book: their paths, and which part of them, if it isn't all.
+    pub(super) fn includes(&self) -> Vec<(String, String)> {
+        let lines = self.text.lines().filter_map(|line| line.strip_prefix("{{#include ")?.strip_suffix("}}"));
+        let parts = lines.map(|line| line.split_once(':').unwrap_or((line, "")));
+        parts.map(|(path, part)| (path.to_owned(), part.to_owned())).collect()
     }
 
     /// The anchors of its headings, as GitHub and mdbook make them.

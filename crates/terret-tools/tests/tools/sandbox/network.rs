@@ -93,6 +93,23 @@ async fn without_a_network_nobody_is_reached() {
 }
 
 #[tokio::test]
+async fn sockets_that_no_namespace_holds_are_refused() {
+    if !Path::new(PYTHON).exists() {
+        skipped!("there is no {PYTHON} to attack with");
+        return;
+    }
+    // The machine around a virtual one (AF_VSOCK, 40), Bluetooth (31), and the kernel's ciphers (38).
+    for family in [40, 31, 38] {
+        let attack = format!("import socket\ntry: socket.socket({family}, 1)\nexcept OSError as e: print(e.errno)\n");
+        for level in levels() {
+            let answer = Arena::new(Some(level)).file("attack.py", &attack).run(&format!("{PYTHON} attack.py")).await;
+            // EPERM. A kernel that has no such sockets says something else.
+            assert_eq!(answer.text, "1", "family {family} on {level}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn rings_of_the_kernel_that_make_system_calls_unseen_are_refused() {
     if !Path::new(PYTHON).exists() {
         skipped!("there is no {PYTHON} to attack with");

@@ -48,6 +48,18 @@ const TRAPS: &[(&str, &str)] = &[
     ),
     (
         "new",
+        "git init -q new; printf '#!/bin/sh\\ntouch MARKER\\n' > new/.git/hooks/pre-commit; chmod +x new/.git/hooks/pre-commit; chmod 311 new",
+    ),
+    (
+        "new",
+        "git init -q new; printf '#!/bin/sh\\ntouch MARKER\\n' > new/.git/hooks/pre-commit; chmod +x new/.git/hooks/pre-commit; chmod 311 new/.git/hooks",
+    ),
+    (
+        ".",
+        "cd .git/hooks; seq -f z%g 10500 | xargs touch; printf '#!/bin/sh\\ntouch MARKER\\n' > pre-commit; chmod +x pre-commit",
+    ),
+    (
+        "new",
         "git init -q new; printf '[include]\\n\\tpath = ../evil\\n' >> new/.git/config; printf '[core]\\n\\tfsmonitor = touch MARKER;false\\n' > new/evil",
     ),
 ];
@@ -96,6 +108,84 @@ async fn a_person_who_runs_git_later_runs_nothing_of_a_command() {
             }
             assert_eq!(marker.exists(), level.is_none(), "{trap} on {level:?}: {}", answer.text);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_cant_be_listed_hides_no_repository_from_the_next_command() {
+    let hook = "printf '#!/bin/sh\\ntouch marker\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit";
+    for level in control_and_levels() {
+        let arena = with_repositories(Arena::new(level));
+        arena.run("chmod 311 .").await;
+        let answer = arena.run(hook).await;
+        use_git(&arena.path("project"));
+        assert_eq!(arena.path("project/marker").exists(), level.is_none(), "on {level:?}: {}", answer.text);
+        // And it stays as somebody wanted it to be.
+        let mode = std::fs::metadata(arena.path("project")).unwrap().permissions();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o311);
+    }
+}
+
+#[tokio::test]
+async fn a_setting_behind_a_section_that_a_comment_seems_to_close_is_seen() {
+    for level in control_and_levels() {
+        let arena = Arena::new(level);
+        let answer = arena
+            .run(
+                "git init -q new; printf '[remote \"origin\"] uploadpack = touch %s/marker; false #]\\n' \"$PWD\" \
+                 >> new/.git/config; printf '[remote \"origin\"]\\nurl = .\\n' >> new/.git/config",
+            )
+            .await;
+        git(&arena.path("project/new"), &["fetch", "origin"]);
+        assert_eq!(arena.path("project/marker").exists(), level.is_none(), "on {level:?}: {}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn hooks_that_are_links_or_large_stay_the_person_s() {
+    for level in levels() {
+        let arena = with_repositories(Arena::new(Some(level))).file("scripts/check", "#!/bin/sh\nexit 0\n");
+        let hooks = arena.path("project/.git/hooks");
+        let large = vec![b'x'; 5 << 20];
+        std::os::unix::fs::symlink("../../scripts/check", hooks.join("pre-commit")).unwrap();
+        std::fs::write(hooks.join("large"), &large).unwrap();
+        for attack in ["echo evil > new && mv new .git/hooks/pre-commit", "rm .git/hooks/pre-commit"] {
+            arena.run(attack).await;
+            let target = std::fs::read_link(hooks.join("pre-commit")).unwrap();
+            assert_eq!(target, Path::new("../../scripts/check"), "{attack} on {level}");
+        }
+        let answer = arena.run("echo evil >> .git/hooks/large").await;
+        // What can't be put back isn't left for git to run, and what it holds isn't lost.
+        let is_there = std::fs::read(hooks.join("large")).is_ok_and(|bytes| bytes == large);
+        let is_away = std::fs::read(hooks.join("large.refused")).is_ok_and(|bytes| bytes.starts_with(&large));
+        assert!(is_there != is_away, "on {level}: {}", answer.text);
+        assert!(is_there || answer.text.contains("can't be put back"), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn submodules_and_working_trees_of_any_name_are_protected() {
+    for level in levels() {
+        let arena = with_repositories(Arena::new(Some(level)));
+        for place in ["modules/logs", "modules/a/refs", "worktrees/objects"] {
+            let place = arena.path("project/.git").join(place);
+            std::fs::create_dir_all(place.join("hooks")).unwrap();
+            std::fs::write(place.join("config"), "[core]\n").unwrap();
+            let attack = format!("echo evil >> {0}/config; echo evil > {0}/hooks/post-checkout", place.display());
+            arena.run(&attack).await;
+            assert_eq!(std::fs::read(place.join("config")).unwrap(), b"[core]\n", "{attack} on {level}");
+            assert!(!place.join("hooks/post-checkout").exists(), "{attack} on {level}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_plan_of_a_rebase_runs_no_commands() {
+    for level in levels() {
+        let arena = with_repositories(Arena::new(Some(level)));
+        let plan = arena.path("project/.git/rebase-merge/git-rebase-todo");
+        arena.run("mkdir .git/rebase-merge; echo 'exec touch marker' > .git/rebase-merge/git-rebase-todo").await;
+        assert!(!plan.exists(), "on {level}");
     }
 }
 

@@ -59,6 +59,18 @@ async fn the_secrets_of_a_home_cannot_be_read() {
 }
 
 #[tokio::test]
+async fn what_others_cant_read_in_etc_is_not_for_commands_of_root_either() {
+    let found = std::process::Command::new("find").args(["/etc", "-type", "f", "!", "-perm", "-o+r"]).output().unwrap();
+    let files: Vec<&str> = std::str::from_utf8(&found.stdout).unwrap().lines().take(20).collect();
+    for level in levels() {
+        for file in &files {
+            let answer = Arena::new(Some(level)).run(&format!("head -c 1 <'{file}' | wc -c")).await;
+            assert_eq!(answer.text.lines().last(), Some("0"), "{file} on {level}: {}", answer.text);
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_only_the_administrator_reads_is_hidden_from_commands_of_root() {
     if !rustix::process::geteuid().is_root() {
         return;
@@ -93,6 +105,24 @@ async fn the_memory_of_the_program_cannot_be_read() {
         }
         assert!(!arena.run("env").await.text.contains("CARGO_PKG_NAME"), "an allow-list, on {level:?}");
     }
+}
+
+/// The thread that starts a command is restricted as the command is, which is no way into this program either. It is
+/// there for a moment only, so many commands look for it, while the machine has other things to do.
+#[tokio::test]
+async fn no_thread_of_the_program_is_a_way_into_its_memory() {
+    let busy = || std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut others: Vec<_> = (0..6).map(|_| busy()).collect();
+    let attack = format!("cat /proc/{}/task/*/environ 2>/dev/null | wc -c", std::process::id());
+    let mut read = Vec::new();
+    for level in levels() {
+        let arena = Arena::new(Some(level));
+        for _ in 0..40 {
+            read.push(arena.run(&attack).await.text);
+        }
+    }
+    others.iter_mut().for_each(|other| other.kill().and_then(|()| other.wait()).map(drop).unwrap());
+    assert!(read.iter().all(|bytes| bytes == "0"), "{read:?}");
 }
 
 #[tokio::test]

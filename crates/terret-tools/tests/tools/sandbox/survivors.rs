@@ -68,6 +68,40 @@ async fn what_runs_on_in_the_background_is_named_and_ends_with_the_tools() {
     }
 }
 
+#[tokio::test]
+async fn what_ends_commands_runs_none_of_their_programs() {
+    for level in levels() {
+        let arena = Arena::with(Some(level), |workspace, options, around| {
+            let path = format!("{}:/usr/local/bin:/usr/bin:/bin", around.join("project/bin").display());
+            options.environment = options.environment.clone().set("PATH", path);
+            workspace
+        });
+        let made = arena.path("made");
+        let trap = format!("#!/bin/sh\necho evil >> {}\n", made.display());
+        let arena = ["sh", "grep", "sleep"].iter().fold(arena, |arena, name| arena.file(&format!("bin/{name}"), &trap));
+        arena.run(&format!("chmod +x bin/*; /bin/sleep {} & true", unique_sleep())).await;
+        let directory = arena.project.without_tools();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(!made.exists(), "on {level}");
+        drop(directory);
+    }
+}
+
+#[tokio::test]
+async fn what_builds_the_walls_loads_no_libraries_of_commands() {
+    for level in levels() {
+        let arena = Arena::with(Some(level), |workspace, options, around| {
+            let folder = around.join("project").to_str().unwrap().to_owned();
+            options.environment = options.environment.clone().set("LD_LIBRARY_PATH", folder);
+            workspace
+        });
+        // A program that loads these does not start.
+        let arena = ["libc.so.6", "libcap.so.2"].iter().fold(arena, |arena, name| arena.file(name, "no library"));
+        let answer = arena.project.call("bash", json!({"command": "echo started"})).await;
+        assert!(!answer.text.contains("bwrap"), "on {level}: {}", answer.text);
+    }
+}
+
 /// Not a test by itself: the program that is killed in the next one.
 #[tokio::test]
 #[ignore = "runs until it is killed"]

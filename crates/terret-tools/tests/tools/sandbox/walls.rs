@@ -43,6 +43,25 @@ async fn new_namespaces_and_mounts_are_refused() {
 }
 
 #[tokio::test]
+async fn what_this_program_has_open_is_not_inherited() {
+    use std::os::fd::AsRawFd as _;
+    for level in levels() {
+        let arena = Arena::new(Some(level)).file("../outside/file", "secret");
+        let file = std::fs::File::open(arena.path("outside/file")).unwrap();
+        let directory = std::fs::File::open(arena.path("outside")).unwrap();
+        // As a shell leaves them that was told `3</path`.
+        for inherited in [&file, &directory] {
+            rustix::io::fcntl_setfd(inherited, rustix::io::FdFlags::empty()).unwrap();
+        }
+        let (file, directory) = (file.as_raw_fd(), directory.as_raw_fd());
+        let answer = arena.run(&format!("cat <&{file}; cat /proc/self/fd/{directory}/file; ls /proc/self/fd")).await;
+        assert!(!answer.text.contains("secret"), "on {level}: {}", answer.text);
+        let open = answer.text.lines().filter(|line| line.parse::<u32>().is_ok());
+        assert_eq!(open.collect::<Vec<_>>(), ["0", "1", "2", "3"], "on {level}: {}", answer.text);
+    }
+}
+
+#[tokio::test]
 async fn settings_of_the_kernel_stay_as_they_are() {
     let settings = ["kernel/core_pattern", "vm/swappiness", "kernel/pid_max"];
     for level in control_and_levels() {
