@@ -69,3 +69,6 @@ pub use tool::{
     EffectClass, FnTool, InvalidSchema, Progress, ProgressSender, Rejected, SharedTool, Tool, ToolContext, ToolError,
     ToolOutput, ToolSet, ToolSetError, tool,
 };
+
+/// What the methods of [`Hooks`], [`Journal`], [`Gate`] and [`Tool`] return: `Box::pin(async move { … })` makes one.
+pub use futures_util::future::BoxFuture;

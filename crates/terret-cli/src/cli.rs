@@ -143,10 +143,10 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "output_format")]
     pub(crate) json: bool,
     /// The most model calls; the tools of the last one still run
-    #[arg(long, value_name = "N", default_value_t = Self::MAX_TURNS, help_heading = LIMITS)]
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = Self::MAX_TURNS, help_heading = LIMITS)]
     pub(crate) max_turns: NonZeroU32,
     /// The most money, in dollars; the call that goes beyond it is the last one
-    #[arg(long, value_name = "DOLLARS", value_parser = dollars, help_heading = LIMITS)]
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars, allow_negative_numbers = true, help_heading = LIMITS)]
     pub(crate) max_cost: Option<Money>,
     /// The most time, for example 90, 90s, 5m or 1h; what runs then is stopped
     ///
@@ -155,7 +155,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = milliseconds, help_heading = LIMITS)]
     pub(crate) timeout: Option<NonZeroU64>,
     /// The most tokens that one reply may have
-    #[arg(long, value_name = "N", help_heading = LIMITS)]
+    #[arg(long, value_name = "N", value_parser = count, help_heading = LIMITS)]
     pub(crate) max_output_tokens: Option<NonZeroU32>,
     /// A final reply that is JSON of the schema in this file; exits with 8 if the model doesn't manage it
     #[arg(long, value_name = "FILE")]
@@ -339,6 +339,10 @@ pub(crate) fn session_id(text: &str) -> Result<String, String> {
         true => Ok(text.to_owned()),
         false => Err("expected up to 200 characters, without control characters".into()),
     }
+}
+
+fn count(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| "expected a whole number above 0".into())
 }
 
 fn dollars(text: &str) -> Result<Money, String> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use terret::llm::wire::WireFormat;
 use terret::llm::{
-    Effort, Host, Model, ModelRef, Overrides, ResolveError, Resolved, Retry, RetryPolicy, ScriptedModel, resolve,
+    Catalog, Effort, Host, Model, ModelRef, Overrides, ResolveError, Resolved, Retry, RetryPolicy, ScriptedModel,
+    resolve,
 };
 use terret::store::Setup;
 
@@ -128,12 +129,27 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    fn name(&self) -> Result<ModelRef, Problem> {
+    fn name(&self, catalog: &Catalog) -> Result<ModelRef, Problem> {
         // A server of the user's own needs no provider's name.
         let custom = self.base_url.is_some() && !self.model.contains('/');
         let name = if custom { format!("custom/{}", self.model) } else { self.model.clone() };
-        name.parse().map_err(|error| Problem::usage(format!("--model: {error}")))
+        name.parse().map_err(|error| match whole_name(&name, catalog) {
+            Some(whole) => Problem::usage(format!("--model: {name:?} does not name a model; did you mean {whole}?")),
+            None => Problem::usage(format!("--model: {error}; `terret models WORD` searches them")),
+        })
     }
+}
+
+/// What may be meant by a provider without a model, or by a model without its provider.
+fn whole_name(half: &str, catalog: &Catalog) -> Option<ModelRef> {
+    let of_provider =
+        Host::find(half).and_then(|host| format!("{}/{}", host.id, default_model::of(host)?).parse().ok());
+    let of_model = || {
+        let named = |provider: &str| format!("{provider}/{half}").parse::<ModelRef>().ok();
+        let mut all = default_model::DEFAULTS.iter().filter_map(|(provider, _)| named(provider));
+        all.find(|name| catalog.get(&name.provider, &name.model).is_some())
+    };
+    of_provider.or_else(of_model)
 }
 
 /// The model with its key. Nothing is sent.
@@ -148,7 +164,7 @@ pub(crate) async fn connect(asked: &Asked, config: &Config) -> Result<Chosen, Pr
         let model = ScriptedModel::from_path(path).map_err(|error| Problem::usage(error.to_string()))?;
         return Ok(Chosen { model: Arc::new(model), effort: None });
     }
-    let name = asked.name()?;
+    let name = asked.name(&config.catalog)?;
     let api_key = match Host::find(&name.provider) {
         _ if asked.cassette.is_replay() => Some("not needed".into()),
         Some(host) => keys::find(host, asked.api_key_file.as_deref(), config).await?,

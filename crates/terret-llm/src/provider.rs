@@ -37,7 +37,7 @@ pub struct ModelRef {
 /// Why a text names no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} does not name a model; write provider/model, for example anthropic/claude-sonnet-4-5 or openai/gpt-5:high"
+    "{0:?} does not name a model; write provider/model, for example anthropic/claude-sonnet-5-5 or openai/gpt-6.2-sol:high"
 )]
 pub struct InvalidModelRef(String);
 

@@ -70,7 +70,8 @@ impl Recorded {
     /// What the model was shown as the result of a call, by the call's id: its text.
     pub fn result(&self, call_id: &str) -> Option<String> {
         let result = self.results().find(|result| result.tool_call_id == call_id)?;
-        Some(result.content.iter().filter_map(Content::as_text).collect())
+        let texts: Vec<&str> = result.content.iter().filter_map(Content::as_text).collect();
+        Some(texts.join("\n"))
     }
 
     /// The run completed; returns its text.

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 use terret_llm::{Content, Image, RawJson};
@@ -43,6 +44,13 @@ impl ToolOutput {
 impl From<String> for ToolOutput {
     fn from(text: String) -> Self {
         Self::text(text)
+    }
+}
+
+/// Such as the text of a [`Report`](crate::Report): what another agent has said.
+impl From<Arc<str>> for ToolOutput {
+    fn from(text: Arc<str>) -> Self {
+        Self::text(&*text)
     }
 }
 

@@ -22,8 +22,8 @@ pub(crate) fn call(look: Look, width: usize, call: &ToolCall) -> String {
 /// What came of it.
 pub(crate) fn result(look: Look, width: usize, result: &ToolResultMessage) -> Vec<String> {
     let (mark, style) = if result.is_error { ("✗", BAD) } else { ("✓", GOOD) };
-    let text: String = result.content.iter().filter_map(Content::as_text).collect();
-    let text = plain(&text);
+    let text: Vec<&str> = result.content.iter().filter_map(Content::as_text).collect();
+    let text = plain(&text.join("\n"));
     let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     let details = result.details.as_ref().and_then(|details| serde_json::to_value(details).ok());
     let diff = details.as_ref().and_then(|details| details.get("diff")?.as_str());

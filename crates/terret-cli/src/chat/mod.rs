@@ -47,7 +47,9 @@ pub(crate) async fn run(chosen: Chosen, task: Task) -> Result<Exit, Problem> {
     if task.args.output_schema.is_some() {
         return Err(Problem::usage("--output-schema is for a single answer: say what to do, as in terret -p \"…\""));
     }
-    let Prepared { agent, skills, setup, permissions, judge, .. } = prepare(&task, &chosen.setup()).await?;
+    let prepared = prepare(&task, &chosen.setup()).await?;
+    prepared.tell();
+    let Prepared { agent, skills, setup, permissions, judge, .. } = prepared;
     let Opened { session, interrupted, .. } = chosen.open(&agent, &setup).await?;
     let desk = Desk { task, chosen, agent, skills, session, permissions, judge, interrupted };
     let look = look::Look::of_terminal();

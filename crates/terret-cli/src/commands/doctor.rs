@@ -13,6 +13,7 @@ use terret::store::SqliteJournal;
 use terret::tools::Ladder;
 
 use crate::config::Config;
+use crate::default_model::{self, Found};
 use crate::exit::{Exit, Problem};
 use crate::output::{clean_json, complain, line, patiently};
 use crate::{keys, places};
@@ -34,6 +35,8 @@ struct Health {
     sandbox: Vec<Rung>,
     configuration: Configuration,
     keys: Vec<Key>,
+    /// What is asked where no model is named; nothing, if nothing can be.
+    model: Option<Model>,
     sessions: Sessions,
     local_servers: Vec<Server>,
 }
@@ -46,9 +49,12 @@ struct Program {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Configuration {
     /// The user's own file, if there is one.
     file: Option<String>,
+    /// Those of the project that are used.
+    of_project: Vec<String>,
     /// What is wrong with it, or with one of the project's.
     problem: Option<String>,
     /// Files that are not used, and why.
@@ -60,6 +66,13 @@ struct Configuration {
 struct Key {
     provider: &'static str,
     from: String,
+}
+
+#[derive(Serialize)]
+struct Model {
+    name: String,
+    /// Where the choice comes from, for people.
+    because: String,
 }
 
 #[derive(Serialize)]
@@ -102,11 +115,12 @@ pub(crate) fn run(args: &Doctor) -> ExitCode {
 
 fn examine() -> Result<Health, Problem> {
     let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let (configuration, keys) = configuration();
+    let (configuration, keys, config) = configuration();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::new(Exit::RunFailed, format!("can't start: {error}")))?;
     let (servers, programs) =
         runtime.block_on(async { tokio::join!(local_servers(Duration::from_millis(300), env), programs()) });
+    let model = runtime.block_on(model(&config, env));
     let rungs = Ladder::probe().rungs.into_iter().map(|rung| Rung {
         level: rung.level.name(),
         works: rung.holds.is_ok(),
@@ -119,6 +133,7 @@ fn examine() -> Result<Health, Problem> {
         sandbox: rungs.collect(),
         configuration,
         keys,
+        model,
         sessions: sessions(),
         local_servers: servers
             .into_iter()
@@ -148,7 +163,7 @@ async fn version(program: &str) -> Option<String> {
 }
 
 /// What is configured for runs in this folder, and where keys come from. No command is run for them.
-fn configuration() -> (Configuration, Vec<Key>) {
+fn configuration() -> (Configuration, Vec<Key>, Config) {
     let file = places::config().map(|folder| folder.join("config.toml")).filter(|file| file.exists());
     let file = file.map(|file| file.display().to_string());
     let keys = |config: &Config| -> Result<Vec<Key>, Problem> {
@@ -161,9 +176,24 @@ fn configuration() -> (Configuration, Vec<Key>) {
     };
     let loaded = Config::load(Path::new("."), &[]).and_then(|config| Ok((keys(&config)?, config)));
     match loaded {
-        Ok((keys, config)) => (Configuration { file, problem: None, notes: config.unused().to_vec() }, keys),
-        Err(problem) => (Configuration { file, problem: Some(problem.message), notes: vec![] }, vec![]),
+        Ok((keys, config)) => {
+            let of_project = config.of_project().iter().map(|path| path.display().to_string()).collect();
+            let notes = config.unused().to_vec();
+            (Configuration { file, of_project, problem: None, notes }, keys, config)
+        }
+        Err(problem) => {
+            let problem = Some(problem.message);
+            (Configuration { file, of_project: vec![], problem, notes: vec![] }, vec![], Config::default())
+        }
     }
+}
+
+async fn model(config: &Config, env: impl Fn(&str) -> Option<String>) -> Option<Model> {
+    if let Some(entry) = config.all("model").next() {
+        return Some(Model { name: entry.values.first()?.clone(), because: entry.origin.to_string() });
+    }
+    let Found { name, because } = default_model::find(config, env).await.ok()?;
+    Some(Model { name, because })
 }
 
 /// Whether sessions can be kept. What is in them is for `terret sessions check`.
@@ -207,7 +237,13 @@ fn tell(health: &Health) -> io::Result<()> {
         writeln!(out, "  Without one, commands and writing need --permission-mode full.")?;
     }
     let configuration = &health.configuration;
-    writeln!(out, "\n{BOLD}Configuration{BOLD:#}\n  {}", line(configuration.file.as_deref().unwrap_or("no file")))?;
+    writeln!(out, "\n{BOLD}Configuration{BOLD:#}")?;
+    for file in configuration.file.iter().chain(&configuration.of_project) {
+        writeln!(out, "  {}", line(file))?;
+    }
+    if configuration.file.is_none() && configuration.of_project.is_empty() {
+        writeln!(out, "  no file")?;
+    }
     for problem in configuration.problem.iter().flat_map(|problem| problem.lines()) {
         writeln!(out, "  {BAD}{}{BAD:#}", line(problem))?;
     }
@@ -220,6 +256,11 @@ fn tell(health: &Health) -> io::Result<()> {
     }
     for Key { provider, from } in &health.keys {
         writeln!(out, "  {provider:<11} {}", line(from))?;
+    }
+    writeln!(out, "\n{BOLD}Model{BOLD:#} that is asked where none is named")?;
+    match &health.model {
+        Some(Model { name, because }) => writeln!(out, "  {}, because of {}", line(name), line(because))?,
+        None => writeln!(out, "  none; it takes a key or a server on this machine")?,
     }
     let sessions = &health.sessions;
     writeln!(out, "\n{BOLD}Sessions{BOLD:#}\n  {}", line(sessions.folder.as_deref().unwrap_or("no place")))?;

@@ -15,9 +15,10 @@ use terret::tools::{BashOptions, Decision, Judgement, Rule, Rules, Why, Workspac
 use super::{finish, print_json, sessions, unwritable};
 use crate::cli::PermissionMode;
 use crate::config::Config;
+use crate::context::Skills;
 use crate::exit::{Exit, Problem};
 use crate::output::{complain, line, note, quoted, shortened_folder};
-use crate::permissions::{self, Given, Permissions as Held, Source, nearest};
+use crate::permissions::{self, Given, Permissions as Held, Source, about_no_tool, nearest};
 use crate::places;
 
 /// Show the rules about calls, give some for a project, and take them back
@@ -256,13 +257,13 @@ fn give(decision: Decision, args: &Give) -> Result<Exit, Problem> {
         replaced
     })?;
     let tools = tools(&found.folder)?.1;
-    let known: Vec<&str> = names(&tools).chain(["skill"]).collect();
+    let known: Vec<&str> = names(&tools).chain([Skills::TOOL]).collect();
     for rule in &args.rules {
         let instead = replaced.iter().find(|(_, other)| other == rule);
         let instead = instead.map(|(other, _)| format!(", instead of {other}")).unwrap_or_default();
         note(&format!("{decision} {rule} in {}{instead}", found.name()));
-        if let Some(tool) = rule.tool().filter(|tool| !known.contains(tool)) {
-            complain(&format!("there is no tool {tool:?}, which {rule} is about; there are {}", known.join(", ")));
+        if let Some(mistake) = about_no_tool(rule, &known) {
+            complain(&mistake);
         }
     }
     Ok(Exit::Completed)

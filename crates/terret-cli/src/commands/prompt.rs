@@ -40,6 +40,7 @@ fn show(args: RunArgs) -> Result<Exit, Problem> {
     let json = args.json;
     let args = args.configured(&config)?;
     let equipment = equip(&args, &folder)?;
+    equipment.context.tell();
     let prompt = args.prompt.clone().map(|prompt| equipment.context.skills.expand(prompt)).transpose()?;
     let tools: Vec<_> = equipment.tools.iter().map(|tool| tool.spec().clone()).collect();
     if json {

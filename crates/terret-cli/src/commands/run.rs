@@ -83,12 +83,14 @@ async fn run_in(chosen: &Chosen, task: &Task, signals: Signals) -> Result<Exit, 
         return Err(no_prompt());
     }
     let session_setup = chosen.setup();
-    let Prepared { agent, skills, expected, setup, judge, .. } = tokio::select! {
+    let prepared = tokio::select! {
         biased;
         // A command may take its time to print a key.
         exit = signals.stop() => return Err(Problem::new(exit, exit.reason())),
         prepared = prepare(task, &session_setup) => prepared?,
     };
+    prepared.tell();
+    let Prepared { agent, skills, expected, setup, judge, .. } = prepared;
     let opened = chosen.open(&agent, &setup).await?;
     let asked = async {
         // Last, because it may have to be waited for.
@@ -260,29 +262,46 @@ pub(crate) struct Equipment {
     pub(crate) context: Context,
     expected: Option<Expected>,
     workspace: Workspace,
+    /// The names of all tools, also of those that aren't offered.
+    known: Vec<String>,
 }
 
 pub(crate) fn equip(args: &RunArgs, folder: &Path) -> Result<Equipment, Problem> {
     let (workspace, bash) = sandbox::workspace(args, folder)?;
     let context = Context::load(folder, &args.context_files, !args.no_skills)?;
-    context.tell();
     let mut tools = workspace_tools(&workspace, bash);
     tools.extend(context.skills.tool());
+    let mut known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
+    if !known.iter().any(|name| name == Skills::TOOL) {
+        known.push(Skills::TOOL.to_owned());
+    }
     let tools = pick(tools, args.tools.as_deref())?;
     let expected = args.output_schema.as_deref().map(Expected::load).transpose()?;
     let system = prompt::system(folder, &context, expected.as_ref());
-    Ok(Equipment { system, tools, context, expected, workspace })
+    Ok(Equipment { system, tools, context, expected, workspace, known })
 }
 
 pub(crate) struct Prepared {
     pub(crate) agent: Agent,
     pub(crate) skills: Skills,
+    /// What the model isn't told.
+    left_out: Vec<String>,
+    /// What is wrong, and doesn't keep it from running.
+    mistakes: Vec<String>,
     expected: Option<Expected>,
     /// What a later run that goes on with the session needs again.
     pub(crate) setup: Setup,
     pub(crate) permissions: Permissions,
     /// What judges its calls: its rules can change while it runs.
     pub(crate) judge: RuleJudge,
+}
+
+impl Prepared {
+    /// Says what was left out and what is wrong. Not while a screen is drawn.
+    pub(crate) fn tell(&self) {
+        self.left_out.iter().for_each(|left_out| output::note(left_out));
+        self.mistakes.iter().for_each(|mistake| complain(mistake));
+    }
 }
 
 pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Problem> {
@@ -295,7 +314,7 @@ pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Pr
         rules: session.rules.clone(),
         ..model::without_secrets(&asked)
     };
-    let Equipment { system, tools, context, expected, workspace } = equip(args, folder)?;
+    let Equipment { system, tools, context, expected, workspace, known } = equip(args, folder)?;
     sandbox::require(args, &tools)?;
     let mut options = Options::default();
     options.effort = effort;
@@ -304,7 +323,8 @@ pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Pr
     let unpriced = [&model].into_iter().chain(&fallbacks).map(|model| model.spec()).find(|spec| spec.price.is_none());
     if let Some(spec) = unpriced.filter(|_| args.max_cost.is_some()) {
         return Err(Problem::usage(format!(
-            "--max-cost: the price of {}/{} isn't known, so that its cost can't be limited; --max-turns can",
+            "--max-cost: the price of {}/{} isn't known, so that its cost can't be limited; \
+             --max-turns can, and a price can be given in models.json (docs/catalog.md)",
             spec.provider, spec.id
         )));
     }
@@ -321,6 +341,8 @@ pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Pr
         .hooks(context.nested)
         .limits(limits(args));
     let permissions = Permissions::of(args, config, folder, &session.rules)?;
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let mistakes = permissions.about_no_tool(&known);
     let judge = permissions.judge(&workspace, &tools);
     let gate = judge.clone();
     agent = agent.gate(move |call: &ToolCall, arguments: &serde_json::Value| gate.judge(&call.name, arguments));
@@ -329,7 +351,16 @@ pub(crate) async fn prepare(task: &Task, session: &Setup) -> Result<Prepared, Pr
         agent = agent.hooks(expected.clone());
     }
     let agent = agent.build().map_err(|error| Problem::usage(error.to_string()))?;
-    Ok(Prepared { agent, skills: context.skills, expected, setup, permissions, judge })
+    Ok(Prepared {
+        agent,
+        skills: context.skills,
+        left_out: context.left_out,
+        mistakes,
+        expected,
+        setup,
+        permissions,
+        judge,
+    })
 }
 
 fn limits(args: &RunArgs) -> Limits {

@@ -34,6 +34,8 @@ pub(crate) struct Config {
     entries: Vec<Entry>,
     /// What is known about models, with the changes of `models.json` beside the files.
     pub(crate) catalog: Catalog,
+    /// The project's files that are used.
+    of_project: Vec<PathBuf>,
     /// What is said of files of the project that are not used.
     unused: Vec<String>,
 }
@@ -120,10 +122,16 @@ impl Config {
         }
         let Reading { entries, catalog, problems } = reading;
         let unused = unused.into_iter().chain(fetched.err()).collect();
+        let of_project = used.into_iter().map(|file| file.path).collect();
         match problems.is_empty() {
-            true => Ok(Self { entries, catalog, unused }),
+            true => Ok(Self { entries, catalog, of_project, unused }),
             false => Err(Problem::new(Exit::Configuration, problems.join("\n"))),
         }
+    }
+
+    /// The project's files that are used.
+    pub(crate) fn of_project(&self) -> &[PathBuf] {
+        &self.of_project
     }
 
     /// Which files aren't used, and why, a line each.

@@ -23,7 +23,7 @@ pub(crate) struct Context {
     pub(crate) nested: Nested,
     pub(crate) skills: Skills,
     /// What was left out, and why.
-    left_out: Vec<String>,
+    pub(crate) left_out: Vec<String>,
 }
 
 impl Context {

@@ -155,6 +155,9 @@ struct ReadSkill {
 }
 
 impl Skills {
+    /// The name of the tool that reads them.
+    pub(crate) const TOOL: &str = "skill";
+
     /// What the model is told, a line each.
     pub(crate) fn told(&self) -> String {
         let mut list = String::new();
@@ -186,7 +189,7 @@ impl Skills {
             }
         };
         let description = "Reads a skill's instructions, or a file that they name. Do so before work that it is for.";
-        Some(Arc::new(tool("skill", description, read).effect(EffectClass::ReadOnly)))
+        Some(Arc::new(tool(Self::TOOL, description, read).effect(EffectClass::ReadOnly)))
     }
 
     /// The prompt, with the instructions of the skill that it begins with, as in `/skill:pdf Read a.pdf`.

@@ -17,7 +17,6 @@ pub(crate) struct Text {
     priced: bool,
     /// The session, if a later run can go on with it.
     session: Option<String>,
-    stop_reason: Option<StopReason>,
     /// What is waited for.
     waiting: Option<Patience>,
     /// How many tools run.
@@ -30,17 +29,12 @@ impl Text {
         let live = io::stdout().is_terminal() && io::stderr().is_terminal();
         let progress = Progress::new(Box::new(anstream::stderr()), live);
         let session = start.kept.then(|| start.session.clone());
-        Self { progress, priced: start.priced, session, stop_reason: None, waiting: None, running: 0 }
+        Self { progress, priced: start.priced, session, waiting: None, running: 0 }
     }
 }
 
 impl Output for Text {
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        if let Event::Message(message) = event
-            && let Message::Assistant(reply) = &**message
-        {
-            self.stop_reason = Some(reply.stop_reason);
-        }
         // What is shown takes the place of what was waited for.
         if self.progress.shows(event) {
             self.waiting = None;
@@ -67,7 +61,7 @@ impl Output for Text {
             out.flush()?;
         }
         match &report.outcome {
-            Outcome::Completed if self.stop_reason == Some(StopReason::Length) => {
+            Outcome::Completed if report.stop_reason == Some(StopReason::Length) => {
                 complain("the answer was cut off at the output limit (--max-output-tokens raises it)");
             }
             Outcome::Completed => {}
@@ -284,7 +278,8 @@ impl Progress {
 
     fn tool_ended(&mut self, result: &ToolResultMessage) -> io::Result<()> {
         self.end_line()?;
-        let text: String = result.content.iter().filter_map(Content::as_text).collect();
+        let text: Vec<&str> = result.content.iter().filter_map(Content::as_text).collect();
+        let text = text.join("\n");
         let text = clean(&text);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let (mark, style) = if result.is_error { ("✗", BAD) } else { ("✓", GOOD) };

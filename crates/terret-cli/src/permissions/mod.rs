@@ -134,6 +134,14 @@ impl Permissions {
         all.map(|given| (given.decision, given.rule)).collect()
     }
 
+    /// What has to be said of rules that are about no tool of these: a mistyped denial would deny nothing.
+    pub(crate) fn about_no_tool(&self, known: &[&str]) -> Vec<String> {
+        self.all()
+            .iter()
+            .filter_map(|given| Some(format!("{}: {}", given.from(), about_no_tool(&given.rule, known)?)))
+            .collect()
+    }
+
     /// What judges the calls of a run.
     pub(crate) fn judge(&self, workspace: &Workspace, tools: &[SharedTool]) -> RuleJudge {
         let unmatched = match self.mode {
@@ -232,6 +240,12 @@ pub(crate) fn proposed(judge: &RuleJudge, call: &ToolCall, folder: &Path) -> Vec
 
 fn arguments(call: &ToolCall) -> Value {
     call.arguments.parse().unwrap_or_default()
+}
+
+/// What has to be said of a rule that is about no tool of these.
+pub(crate) fn about_no_tool(rule: &Rule, known: &[&str]) -> Option<String> {
+    let tool = rule.tool().filter(|tool| !known.contains(tool))?;
+    Some(format!("there is no tool {tool:?}, which {rule} is about; there are {}", known.join(", ")))
 }
 
 /// Why a run ends that has a question, and what would spare it.

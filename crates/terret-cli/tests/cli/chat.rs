@@ -496,6 +496,23 @@ fn commands_tell_and_unknown_ones_suggest_the_near_one() {
     assert!(page.contains("Hi."), "{page}");
 }
 
+/// Said once, before there is a screen, and not over it when another model is asked or a session begins.
+#[test]
+fn what_is_not_used_is_said_once() {
+    let skill = "---\nname: two\ndescription: Two.\n---\nx\n";
+    let terret = Terret::new().script([text("Hi.")]).file(".terret/skills/two/SKILL.md", skill);
+    let script = format!("/model scripted:{}", terret.path("../script.jsonl").display());
+    let seat = Seat::of_size(terret.args(["--deny", "bsh"]), 24, 200);
+    seat.sees("which nobody has trusted yet").sees("there is no tool \"bsh\"").sees("/help");
+    seat.types(&script).types(ENTER).sees("from now on").types("/clear").types(ENTER).sees("a new session");
+    let screen = seat.screen();
+    for said in ["which nobody has trusted yet", "there is no tool"] {
+        assert_eq!(screen.matches(said).count(), 1, "{screen}");
+    }
+    seat.types(CTRL_D);
+    seat.exits(0);
+}
+
 #[test]
 fn nothing_live_reaches_the_terminal() {
     let live = "\u{1b}[2J\u{1b}]0;title\u{7}\u{9b}1m\u{202e}";

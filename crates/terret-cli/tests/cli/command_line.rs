@@ -90,7 +90,8 @@ fn an_unknown_option_is_named_with_the_nearest_one() {
 #[test]
 fn values_that_make_no_sense_are_refused() {
     for (args, part) in [
-        (&["--max-turns", "0"][..], "--max-turns"),
+        (&["--max-turns", "0"][..], "'--max-turns <N>': expected a whole number above 0"),
+        (&["--max-cost", "-1"], "'--max-cost <DOLLARS>': expected an amount of dollars above 0"),
         (&["--max-turns", "many"], "--max-turns"),
         (&["--max-output-tokens", "-1"], "-1"),
         (&["--output-format", "xml"], "stream-json"),
@@ -99,6 +100,19 @@ fn values_that_make_no_sense_are_refused() {
         (&["--json", "--output-format", "text"], "--output-format"),
     ] {
         let ran = Terret::new().args(["-p", "x"]).args(args).run().exits(2);
+        assert!(ran.stderr.contains(part), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn half_a_models_name_is_completed() {
+    for (half, part) in [
+        ("openai", "did you mean openai/gpt-6.2-sol?"),
+        ("claude", "did you mean anthropic/claude-sonnet-5-5?"),
+        ("gpt-6.2-sol:high", "did you mean openai/gpt-6.2-sol:high?"),
+        ("nothing-of-this-name", "write provider/model"),
+    ] {
+        let ran = Terret::new().args(["-p", "x", "--model", half]).run().exits(2);
         assert!(ran.stderr.contains(part), "{}", ran.stderr);
     }
 }
@@ -195,7 +209,7 @@ fn read_only_allows_looking_and_nothing_else() {
 #[test]
 fn a_model_that_can_not_be_asked_is_explained() {
     for (model, parts) in [
-        ("gpt-5", &["\"gpt-5\"", "provider/model"][..]),
+        ("gpt-5", &["\"gpt-5\"", "openai/gpt-5?"][..]),
         ("/gpt-5", &["provider/model"]),
         ("openai/", &["provider/model"]),
         ("", &["provider/model"]),

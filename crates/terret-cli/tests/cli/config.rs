@@ -109,7 +109,7 @@ fn what_is_wrong_in_a_file_is_said_with_its_place() {
         ("\n  max_turns = 5", "2:3: there is no key \"max_turns\"; did you mean max-turns?"),
         ("tea = 1", "1:1: there is no key \"tea\""),
         ("prompt = 'x'", "1:1: there is no key \"prompt\""),
-        ("max-turns = 0", "1:13: max-turns: \"0\": number would be zero for non-zero type"),
+        ("max-turns = 0", "1:13: max-turns: \"0\": expected a whole number above 0"),
         ("max-turns = true", "1:13: max-turns: it takes N, not a boolean"),
         ("max-turns = 0x10", "1:13: max-turns: it takes N, not a number"),
         ("model = 5", "1:9: model: it takes MODEL, not a number"),
@@ -143,12 +143,17 @@ fn what_is_wrong_in_a_file_is_said_with_its_place() {
     for (set, complaint) in [
         ("modle=x", "--set: there is no key \"modle\"; did you mean model?"),
         ("model", "--set: \"model\" is not KEY=VALUE"),
-        ("max-turns=many", "--set: max-turns: \"many\": invalid digit"),
+        ("max-turns=many", "--set: max-turns: \"many\": expected a whole number"),
         ("=", "--set: "),
     ] {
         complains(|| run().args(["--set", set]), 4, "configuration", &[complaint]);
     }
-    complains(|| run().env("TERRET_MAX_TURNS", "many"), 4, "configuration", &["TERRET_MAX_TURNS: \"many\": invalid"]);
+    complains(
+        || run().env("TERRET_MAX_TURNS", "many"),
+        4,
+        "configuration",
+        &["TERRET_MAX_TURNS: \"many\": expected a whole number"],
+    );
     complains(|| run().env("TERRET_NO_SESSION", "perhaps"), 4, "configuration", &["TERRET_NO_SESSION: \"perhaps\""]);
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use terret::agent::machine::{Outcome, Record, State};
-use terret::agent::{SessionId, fold};
+use terret::agent::{Journal as _, SessionId, fold};
 use terret::llm::{Message, ToolResultMessage};
 use terret::store::SqliteJournal;
 
@@ -58,6 +58,20 @@ fn killed_at_every_record_and_gone_on_with() {
         assert!(reached || case.records().len() >= at || case.is_over(), "{at}");
         case.finish();
     }
+}
+
+/// Killed between the last reply and the end of the run: there is nothing left to show, and a result all the same.
+#[test]
+fn a_run_that_has_only_to_end_says_how_its_reply_stopped() {
+    let ran = Terret::scripted([json!({"text": "Done."})]).args(["--json"]).run().exits(0);
+    let reading = ran.sessions().reader(&ran.session()).unwrap().read_all().unwrap();
+    let mut records: Vec<Record> = reading.records.into_iter().map(|kept| kept.record).collect();
+    assert!(matches!(records.pop(), Some(Record::RunEnded { .. })));
+    let cut = SessionId::from("cut".to_owned());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(ran.sessions().append(&cut, 0, &records)).unwrap();
+    let ended = ran.then().script([]).args(["-r", "cut", "--json"]).run().exits(0).result();
+    assert_eq!((&ended["text"], &ended["stopReason"]), (&json!("Done."), &json!("stop")));
 }
 
 #[test]

@@ -57,6 +57,16 @@ fn a_rule_that_is_none_is_a_usage_error() {
     assert!(ran.stderr.contains("the closing parenthesis is missing"), "{}", ran.stderr);
 }
 
+#[test]
+fn a_rule_about_a_tool_that_there_is_not_is_complained_about() {
+    let ran = Terret::scripted(bash("ls")).args(["--deny", "bsh(rm *)", "--allow", "skill"]).run().exits(0);
+    assert!(ran.stderr.contains("--deny: there is no tool \"bsh\", which bsh(rm *) is about"), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("there is no tool").count(), 1, "{}", ran.stderr);
+    // One that isn't offered is one all the same.
+    let ran = Terret::scripted(bash("ls")).args(["--tools", "read", "--deny", "write"]).run().exits(0);
+    assert!(!ran.stderr.contains("there is no tool \"write\""), "{}", ran.stderr);
+}
+
 /// Whether a further run in this mode lets a command run.
 #[track_caller]
 fn lets(terret: Terret, command: &str, mode: &str) -> bool {

@@ -186,6 +186,7 @@ fn the_doctor_tells_what_works_and_never_a_key() {
     assert!(!said.stdout.contains("sk-the-secret"));
     let told: Value = serde_json::from_str(&doctor(true).run().exits(0).stdout).unwrap();
     assert_eq!(told["keys"], json!([{"provider": "groq", "from": "GROQ_API_KEY"}]));
+    assert_eq!(told["model"], json!({"name": "groq/openai/gpt-oss-120b", "because": "GROQ_API_KEY"}));
     assert_eq!(told["sessions"]["count"], 0);
     assert!(told["programs"][0]["version"].as_str().unwrap().starts_with("GNU bash"), "{told}");
     assert!(told["sandbox"].as_array().unwrap().iter().any(|rung| rung["works"] == true), "{told}");

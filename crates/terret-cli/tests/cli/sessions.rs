@@ -252,6 +252,9 @@ fn a_session_is_exported_as_a_page_as_markdown_and_for_pi() {
         assert_eq!(fs::read_to_string(ran.path(&file)).unwrap(), exported.stdout);
     }
     assert_eq!(fs::read_dir(ran.path("")).unwrap().count(), 4, "nothing else is left beside the files");
+    let unknown = ran.then().args(["sessions", "export", "talked-1", "-o", "page.pdf"]).run().exits(2);
+    assert!(unknown.stderr.contains(".html, .md or .jsonl"), "{}", unknown.stderr);
+    ran.then().args(["sessions", "export", "talked-1", "-f", "md", "-o", "page.txt"]).run().exits(0);
     let nowhere = ran.then().args(["sessions", "export", "talked-1", "-o", "no/such/file"]).run().exits(1);
     let said = "terret: no/such/file: No such file or directory (os error 2)\n";
     assert_eq!(nowhere.stderr, said, "the name that was given, and no other");

@@ -34,6 +34,8 @@ fn a_file_of_a_project_is_used_only_once_it_is_trusted() {
     let trusted = ran.then().args(["trust", "--yes"]).run().exits(0);
     assert_eq!(trusted.stdout, format!("{}\n  output-format = 'json'\n", file.display()));
     assert!(uses_it(&ran));
+    let doctor = ran.then().args(["doctor"]).run();
+    assert!(doctor.stdout.contains(&format!("Configuration\n  {}\n", file.display())), "{}", doctor.stdout);
     let again = ran.then().args(["trust"]).run().exits(0);
     assert!(again.stderr.contains("is trusted already"), "{}", again.stderr);
 

@@ -17,7 +17,7 @@ pub(crate) struct Export {
     /// The session: its ID, the start of it, or its name
     #[arg(value_name = "ID")]
     session: String,
-    /// What to write; what the end of the file's name says without this, else jsonl
+    /// What to write; without this, what the end of the file's name says, and jsonl on standard output
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
     /// The file, which is written anew; standard output without this, and with -
@@ -53,12 +53,11 @@ impl Export {
 /// Exits with 1 if a part of the session can't be read. The rest is written all the same.
 pub(super) fn run(journal: &SqliteJournal, args: &Export) -> Result<Exit, Problem> {
     let info = find(journal, &args.session)?;
-    let end = args.output.as_ref().and_then(|file| file.extension()?.to_str());
-    let format = args.format.unwrap_or(match end {
-        Some("html" | "htm") => Format::Html,
-        Some("md" | "markdown") => Format::Md,
-        _ => Format::Jsonl,
-    });
+    let format = match (args.format, args.file()) {
+        (Some(format), _) => format,
+        (None, Some(file)) => by_its_end(file)?,
+        (None, None) => Format::Jsonl,
+    };
     let damage = match args.file() {
         None if args.is_shown() => {
             let mut text = Vec::new();
@@ -108,6 +107,19 @@ pub(super) fn run(journal: &SqliteJournal, args: &Export) -> Result<Exit, Proble
         output::complain(&format!("{damage}; the rest was written"));
     }
     Ok(if damage.is_empty() { Exit::Completed } else { Exit::RunFailed })
+}
+
+/// What a file's name says that it is. A name without an end, such as that of a pipe, says nothing.
+fn by_its_end(file: &Path) -> Result<Format, Problem> {
+    match file.extension().map(|end| end.to_string_lossy().to_lowercase()).as_deref() {
+        Some("html" | "htm") => Ok(Format::Html),
+        Some("md" | "markdown") => Ok(Format::Md),
+        Some("jsonl") | None => Ok(Format::Jsonl),
+        Some(other) => Err(Problem::usage(format!(
+            "{}: a session is written as .html, .md or .jsonl, not .{other}",
+            file.display()
+        ))),
+    }
 }
 
 /// Writes a session to a file, as what the end of its name says.
