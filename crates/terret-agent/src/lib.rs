@@ -62,6 +62,7 @@ pub use gate::{AllowAll, Gate};
 pub use hooks::{HookError, Hooks, Review};
 pub use journal::{Journal, JournalError, MemoryJournal, Ownership, Resumed, SessionId, fold};
 pub use limit::Spill;
+pub use machine::{Answer, Verdict};
 pub use review::{Typed, TypedRun};
 pub use run::{Run, RunHandle};
 pub use session::{Session, UserPrompt};

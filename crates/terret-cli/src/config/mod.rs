@@ -121,7 +121,10 @@ impl Config {
             reading.change_catalog(path, content);
         }
         let Reading { entries, catalog, problems } = reading;
-        let unused = unused.into_iter().chain(fetched.err()).collect();
+        let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let misspelt = settings::misspelt_variables(variables).into_iter();
+        let misspelt = misspelt.map(|(name, near)| format!("not used: {name}; did you mean {near}?"));
+        let unused = unused.into_iter().chain(fetched.err()).chain(misspelt).collect();
         let of_project = used.into_iter().map(|file| file.path).collect();
         match problems.is_empty() {
             true => Ok(Self { entries, catalog, of_project, unused }),

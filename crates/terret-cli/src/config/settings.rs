@@ -158,6 +158,20 @@ pub(super) fn of_variables(variable: impl Fn(&str) -> Option<OsString>) -> Resul
     if problems.is_empty() { Ok(entries) } else { Err(problems) }
 }
 
+/// Variables that are nearly the one of a setting, and that one.
+pub(super) fn misspelt_variables(names: impl Iterator<Item = String>) -> Vec<(String, String)> {
+    let known: Vec<String> = settings().into_iter().filter_map(|setting| setting.variable).collect();
+    let nearest = |name: &str| {
+        let distance = |known: &String| strsim::damerau_levenshtein(name, known);
+        known.iter().map(|known| (distance(known), known)).min().filter(|(distance, _)| (1..=2).contains(distance))
+    };
+    let ours = names.filter(|name| name.starts_with("TERRET_") && !known.contains(name));
+    let mut misspelt: Vec<(String, String)> =
+        ours.filter_map(|name| nearest(&name).map(|(_, known)| (name.clone(), known.clone()))).collect();
+    misspelt.sort();
+    misspelt
+}
+
 fn from_variable(setting: &Setting, value: OsString) -> Result<Vec<String>, String> {
     let value = value.into_string().map_err(|_| "it is not UTF-8".to_owned())?;
     let values = match setting.kind {

@@ -308,3 +308,11 @@ fn every_flag_of_a_run_is_a_setting_that_the_documentation_lists() {
     }
     assert!(flags > 15, "{help}");
 }
+
+#[test]
+fn a_variable_that_is_nearly_a_setting_is_named() {
+    let ran = Terret::scripted([json!({"text": "Done."})]).env("TERRET_MAX_TURN", "3").env("TERRET_ELSE", "x");
+    let ran = ran.run().exits(0);
+    assert!(ran.stderr.contains("not used: TERRET_MAX_TURN; did you mean TERRET_MAX_TURNS?\n"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("TERRET_ELSE"), "{}", ran.stderr);
+}
