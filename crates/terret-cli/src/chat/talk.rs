@@ -381,7 +381,11 @@ impl Talk {
         }
         let undelivered: Vec<String> = report.undelivered.iter().map(|message| said(message)).collect();
         if !undelivered.is_empty() {
-            self.editor.put_before(&undelivered.join("\n"));
+            match self.look.moves {
+                true => self.editor.put_before(&undelivered.join("\n")),
+                // Nobody sees the editor.
+                false => self.view.note(&mut self.screen, BAD, &format!("not heard: {}", undelivered.join("\n"))),
+            }
         }
         if !self.look.moves {
             let status = self.status.line(None, 0, usize::MAX);
@@ -471,7 +475,11 @@ impl Talk {
             }
             (laid.cursor.0 - first, laid.cursor.1 + indent)
         };
-        let doing = if self.questions.is_empty() { self.view.doing() } else { "waiting for you".into() };
+        let doing = match self.questions.len() {
+            0 => self.view.doing(),
+            1 => "waiting for you".into(),
+            more => format!("{more} questions wait for you").into(),
+        };
         let waiting = self.busy.as_ref().map(|busy| (&*doing, busy.since.elapsed()));
         let queued: Vec<&Queued> = self.waiting().collect();
         if self.mode == Mode::Find {

@@ -344,7 +344,7 @@ fn where_there_is_nothing_to_do_it_says_so() {
 fn what_was_said_is_found_and_paths_are_completed() {
     let terret = Terret::new().script([text("One."), text("Two."), text("Three.")]).file("src/main.rs", "");
     let seat = Seat::take(terret);
-    seat.sees("/help").types("fix the tests").types(ENTER).sees("One.").types("other").types(ENTER).sees("Two.");
+    seat.sees("/help").types("fix the tests").types(ENTER).is_told("One.").types("other").types(ENTER).is_told("Two.");
     seat.types("draft").types(CTRL_R).types("TEST").sees("find › TEST\nfix the tests").types(ESC).sees("› draft");
     seat.types(CTRL_R).types("test").sees("\nfix the tests").types(ENTER).sees("› fix the tests");
     seat.types(" in @s\t").sees("@src/").types("\t").sees("@src/main.rs").types(ENTER).sees("Three.").types(CTRL_D);
@@ -562,7 +562,15 @@ fn no_color_and_another_encoding_are_plain() {
 #[test]
 fn a_dumb_terminal_is_written_to_line_by_line() {
     let seat = Seat::take(Terret::new().script([text("One."), endless("Two\n\nthree")]).env("TERM", "dumb"));
-    seat.sees("/help").types("go\n").sees("One.").types("more\n").sees("Two").types(CTRL_C).sees("interrupted");
+    // The last line of a run is its status.
+    seat.sees("/help")
+        .types("go\n")
+        .sees("One.")
+        .sees("scripted/script")
+        .types("more\n")
+        .sees("Two")
+        .types(CTRL_C)
+        .sees("interrupted");
     seat.types(CTRL_D);
     seat.exits(0);
 }
@@ -672,6 +680,7 @@ fn what_a_rule_asks_about_can_not_be_allowed_for_longer() {
     let terret = Terret::new().script([commands(&[("c1", "touch a")]), text("Done.")]).args(["--ask", "bash(touch *)"]);
     let seat = Seat::take(terret);
     seat.sees("/help").types("go").types(ENTER).is_asked("y once").types("s");
+    assert_eq!(seat.screen().matches("touch a").count(), 1, "{}", seat.screen());
     seat.sees("bash(touch *) (--ask) asks about it, whatever is allowed").types("y").sees("Done.").types(CTRL_D);
     seat.exits(0);
 }
@@ -753,11 +762,25 @@ fn a_key_answers_one_question_and_none_that_nobody_has_read() {
     // Ctrl-A, Ctrl-E, Ctrl-N, Ctrl-Y and Alt-Y are none of the answers; the questions come in any order.
     seat.sees("/help").types("go").types(ENTER).is_asked("y once").types("\u{1}\u{5}\u{e}\u{19}\u{1b}y").pauses();
     // A key that is held is one answer.
-    seat.sees("y once").types("yyyyy").pauses();
+    seat.sees("3 questions wait for you").types("yyyyy").pauses();
     // Whoever begins to type when a question comes says something.
     seat.types("y").types("no, but").sees("comes back after this question").pauses();
     seat.types("n").sees("why not?").types(ENTER).is_told("Done.").sees("› no, but").types(CTRL_C).types(CTRL_D);
     let seat = seat.exits(0);
     let made = ["a", "b", "c"].map(|name| seat.world.path().join("project").join(name).exists());
     assert_eq!(made.iter().filter(|made| **made).count(), 2);
+}
+
+#[test]
+fn a_question_is_answered_though_the_rules_of_projects_have_become_unreadable() {
+    let seat = asked([commands(&[("c1", "touch a")]), text("Done.")]);
+    seat.sees("/help").types("go").types(ENTER).is_asked("y once");
+    let place = seat.world.path().join("home/.state/terret/permissions.json");
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    fs::write(&place, "{\"projects\":").unwrap();
+    seat.types("p").sees("for this project › bash(touch a)").types(ENTER).sees("gives new ones").types(ESC);
+    // What is said about it has moved the question away; it is still there.
+    seat.sees("? bash touch a").sees("y once").types("y").is_told("Done.").types(CTRL_D);
+    assert_eq!(fs::read_to_string(&place).unwrap(), "{\"projects\":");
+    seat.exits(0);
 }
