@@ -75,6 +75,8 @@ pub(crate) fn question(look: Look, width: usize, call: &ToolCall, text: &str) ->
         (None, None, Some(content)) => rows.extend(changes(look, width, &marked("+", content), OF_QUESTION)),
         _ => rows.extend(whole(look, &readable(call))),
     }
+    // What is asked may repeat the command, which stands there already.
+    let text = argument("command").and_then(|command| text.strip_suffix(command)).unwrap_or(text);
     rows.extend(clean(text).lines().map(|line| look.paint(DIM, &format!("  {line}"))));
     rows
 }

@@ -4,13 +4,14 @@ use std::io;
 
 use crossterm::event::{Event, EventStream, KeyEvent, KeyEventKind};
 use futures_util::StreamExt as _;
+use futures_util::stream::{SelectAll, select_all};
 use tokio::sync::mpsc;
 
 use super::look::Look;
 
 /// What is typed: keys, or whole lines where the terminal can do no more.
 pub(crate) enum Input {
-    Keys(Box<EventStream>),
+    Keys(SelectAll<EventStream>),
     /// Somebody else reads the keys for a while.
     Resting,
     Lines(mpsc::UnboundedReceiver<String>),
@@ -28,7 +29,7 @@ pub(crate) enum Typed {
 impl Input {
     /// As far as the terminal knows keys.
     pub(crate) fn of(look: Look) -> Self {
-        if look.moves { Input::Keys(Box::default()) } else { Self::lines() }
+        if look.moves { Self::keys() } else { Self::lines() }
     }
 
     /// Leaves the keys to somebody else. What is read in lines is read on.
@@ -40,8 +41,13 @@ impl Input {
 
     pub(crate) fn go_on(&mut self) {
         if let Input::Resting = self {
-            *self = Input::Keys(Box::default());
+            *self = Self::keys();
         }
+    }
+
+    /// Alone in a selection, which asks for a key only when there may be one: to ask costs a moment's wait each time.
+    fn keys() -> Self {
+        Input::Keys(select_all([EventStream::default()]))
     }
 
     fn lines() -> Self {

@@ -17,6 +17,9 @@ use crate::permissions::Scope;
 /// After which time keys are no longer those of a text that was being typed.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// How long a question must have been there before a key answers it: nobody has read it sooner.
+const GLANCE: Duration = Duration::from_millis(300);
+
 impl Talk {
     pub(super) async fn key(&mut self, key: KeyEvent) -> io::Result<()> {
         self.notice = None;
@@ -28,8 +31,10 @@ impl Talk {
             _ if self.mode == Mode::Find => self.look_for(key),
             KeyCode::Char('c') if control => self.break_off(leaving),
             KeyCode::Esc => self.escape(),
-            _ if self.mode == Mode::Decide && self.is_typing() => self.go_on_typing(key.code),
-            _ if self.mode == Mode::Decide => self.decide(key.code),
+            _ if self.mode == Mode::Decide && self.is_held(key.code) => self.put = Some(Instant::now()),
+            _ if self.mode == Mode::Decide && self.is_typing() => self.go_on_typing(key),
+            _ if self.mode == Mode::Decide && is_plain(key) => self.decide(key.code),
+            _ if self.mode == Mode::Decide => {}
             KeyCode::Char('g') if control => self.aside = Some(Aside::Editor),
             KeyCode::Char('r') if control && self.mode == Mode::Say => {
                 self.find = (self.editor.take(), 0);
@@ -40,7 +45,7 @@ impl Talk {
             _ => self.edit(key),
         }
         let types = match self.mode {
-            Mode::Decide => self.is_typing(),
+            Mode::Decide => self.typing.is_some_and(|last| last.elapsed() < PAUSE),
             Mode::Say | Mode::Find => !self.editor.is_empty(),
             Mode::Edit | Mode::Reason | Mode::Permit(_) => false,
         };
@@ -50,15 +55,21 @@ impl Talk {
 
     /// Whether somebody was typing when the question came, and hasn't stopped since: keys that are no answer.
     fn is_typing(&self) -> bool {
-        self.typing.is_some_and(|last| last.elapsed() < PAUSE)
+        self.typing.is_some_and(|last| last.elapsed() < PAUSE) || self.put.is_some_and(|put| put.elapsed() < GLANCE)
     }
 
-    fn go_on_typing(&mut self, key: KeyCode) {
-        match key {
-            KeyCode::Char(c) => self.stash.push(c),
+    /// Whether a key that has answered a question is still held, or was pressed twice: it answers no other one.
+    fn is_held(&self, key: KeyCode) -> bool {
+        self.held == Some(key) && self.put.is_some_and(|put| put.elapsed() < GLANCE)
+    }
+
+    fn go_on_typing(&mut self, key: KeyEvent) {
+        match key.code {
+            KeyCode::Char(c) if is_plain(key) => self.stash.push(c),
             KeyCode::Backspace => drop(self.stash.pop()),
-            _ => {}
+            _ => return,
         }
+        self.typing = Some(Instant::now());
         self.notice = Some("what you type comes back after this question".into());
     }
 
@@ -74,7 +85,10 @@ impl Talk {
     pub(super) async fn line(&mut self, typed: &str) -> io::Result<()> {
         match self.mode {
             Mode::Decide => {
-                self.decide(typed.trim().chars().next().map_or(KeyCode::Null, KeyCode::Char));
+                let mut typed = typed.trim().chars();
+                // A longer line was meant to say something, before the question came.
+                let answer = typed.next().filter(|_| typed.next().is_none());
+                self.decide(answer.map_or(KeyCode::Null, KeyCode::Char));
                 match self.mode {
                     Mode::Decide => self.screen.line(CHOICES),
                     Mode::Edit => self.screen.line("the arguments, as JSON on one line:"),
@@ -173,6 +187,7 @@ impl Talk {
     }
 
     fn decide(&mut self, key: KeyCode) {
+        self.held = Some(key);
         let KeyCode::Char(key) = key else { return };
         match key.to_ascii_lowercase() {
             'y' => self.answer(Answer::Approve),
@@ -343,4 +358,9 @@ impl Talk {
             self.editor.set(&said);
         }
     }
+}
+
+/// Whether a key stands for its character: with Ctrl or Alt, it means something else.
+fn is_plain(key: KeyEvent) -> bool {
+    !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
 }

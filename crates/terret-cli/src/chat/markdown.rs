@@ -234,7 +234,7 @@ impl Markdown {
             }
             '|' if self.table.goes_on() => {
                 self.line = Line::Row;
-                lead.chars().for_each(|c| self.table.push(c));
+                lead.chars().for_each(|c| self.inside(c));
                 true
             }
             '|' => {
@@ -302,8 +302,13 @@ impl Markdown {
 
     /// As it stands, also what still comes of it.
     fn give_up_table(&mut self) {
+        let lines = self.table.give_up();
+        self.as_they_stand(lines);
+    }
+
+    fn as_they_stand(&mut self, lines: Vec<String>) {
         self.wrap.breaks(false);
-        for line in self.table.give_up() {
+        for line in lines {
             self.wrap.push_str(&line.replace('\t', "    "), self.base);
             self.wrap.end_line();
         }
@@ -388,7 +393,14 @@ impl Markdown {
     /// A character behind the begin of its line.
     fn inside(&mut self, c: char) {
         match self.line {
-            Line::Row => self.table.push(c),
+            Line::Row => {
+                if !self.table.push(c) {
+                    let mut lines = self.table.give_up();
+                    let open = lines.pop().unwrap_or_default();
+                    self.as_they_stand(lines);
+                    self.verbatim(Line::Verbatim, &open);
+                }
+            }
             Line::Verbatim | Line::Fence => {
                 if let (Line::Fence, Some(fence)) = (self.line, &mut self.fence) {
                     fence.marks += usize::from(c == fence.mark);
@@ -611,6 +623,12 @@ mod tests {
 
         let wide = format!("| a | {} |\n|---|---|\n| c | d |", "b".repeat(50));
         assert_eq!(shown(STYLED, &[&wide]), wide.split('\n').collect::<Vec<_>>());
+        // A line of one that doesn't end isn't waited for.
+        let long = format!("|a|\n|-|\n| {}", "x".repeat(1 << 17));
+        let mut begun = Markdown::new(STYLED, 40, Style::new());
+        begun.push(&long);
+        assert_eq!(begun.rows().iter().take(2).collect::<Vec<_>>(), ["|a|", "|-|"]);
+        assert!(begun.pending().concat().len() < 1 << 14);
         assert_eq!(shown(STYLED, &["| no\n| table\n\n|a|\n|-|"]), ["| no", "| table", "", "<b>a</>", "<d>─</>"]);
     }
 

@@ -46,7 +46,8 @@ impl Talk {
         }
         let add = |kept: &mut Rules| rules.iter().for_each(|rule| kept.add(Decision::Allow, rule.clone()));
         if let Err(problem) = self.desk.change_rules(scope, add) {
-            return self.hint(&problem.message);
+            // It says what to do, and is longer than a row.
+            return self.complain(&problem.message);
         }
         self.editor.take();
         let rules: Vec<String> = rules.iter().map(|rule| line(&rule.to_string())).collect();

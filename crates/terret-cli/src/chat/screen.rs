@@ -38,6 +38,10 @@ const NO_PASTE: &str = "\u{1b}[?2004l";
 const HOLD: &str = "\u{1b}[?2026h";
 const SHOW: &str = "\u{1b}[?2026l";
 
+/// How much is written at once, in bytes, if it is more than a line: a slow terminal holds whoever writes, and nobody hears
+/// the keys meanwhile.
+const PIECE: usize = 16 << 10;
+
 /// Whether the terminal is in a state that nobody else expects.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
@@ -109,10 +113,21 @@ impl Screen {
         self.ready.push('\n');
     }
 
-    /// Writes what is ready, and draws the rows at the end, all at once.
+    /// Whether something waits to be written.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Whether there is more to be written than one drawing writes.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.ready.len() > PIECE
+    }
+
+    /// Writes what is ready, or the begin of much, and draws the rows at the end, all at once.
     pub(crate) fn draw(&mut self, live: Live) -> io::Result<()> {
         if !self.look.moves {
-            return self.write_plain();
+            let piece = self.next_piece();
+            return if piece.is_empty() { Ok(()) } else { write_all(&piece) };
         }
         let live = self.within(live);
         if self.ready.is_empty() && live == self.shown && !std::mem::take(&mut self.moved) {
@@ -122,8 +137,7 @@ impl Screen {
         // Writing to a string doesn't fail.
         let _ = write!(out, "{}{}", HOLD, cursor::Hide);
         self.erase(&mut out);
-        out.push_str(&self.ready.replace('\n', "\r\n"));
-        self.ready.clear();
+        out.push_str(&self.next_piece().replace('\n', "\r\n"));
         out.push_str(&live.rows.join("\r\n"));
         let (row, column) = live.cursor;
         let below = live.rows.len().saturating_sub(row + 1);
@@ -137,6 +151,20 @@ impl Screen {
         let _ = write!(out, "{}{}", cursor::Show, SHOW);
         self.shown = live;
         write_all(&out)
+    }
+
+    /// The lines that are written next.
+    fn next_piece(&mut self) -> String {
+        if !self.is_behind() {
+            return std::mem::take(&mut self.ready);
+        }
+        let bytes = self.ready.as_bytes();
+        let is_end = |byte: &u8| *byte == b'\n';
+        let within = bytes.iter().take(PIECE).rposition(is_end);
+        // A line is written whole, however long it is.
+        let end = within.or_else(|| bytes.iter().position(is_end)).map_or(bytes.len(), |end| end + 1);
+        let rest = self.ready.split_off(end);
+        std::mem::replace(&mut self.ready, rest)
     }
 
     /// What of the rows can be drawn anew: none that the terminal would wrap, and none above its first row.

@@ -37,7 +37,8 @@ impl Table {
         !self.given_up
     }
 
-    pub(crate) fn push(&mut self, c: char) {
+    /// False if that makes it too long.
+    pub(crate) fn push(&mut self, c: char) -> bool {
         if !self.open {
             self.lines.push(String::new());
             self.open = true;
@@ -46,6 +47,7 @@ impl Table {
             line.push(c);
             self.bytes += c.len_utf8();
         }
+        self.bytes <= LONGEST
     }
 
     /// A line has ended. False if it makes no table, or too long a one.

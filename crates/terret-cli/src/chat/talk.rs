@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
+use crossterm::event::KeyCode;
 use terret::agent::machine::{Answer, Failure, Outcome, Queued};
 use terret::agent::{Event, Question, Report, Run, RunHandle};
 use terret::llm::{Content, Message, StopReason};
@@ -31,6 +32,8 @@ pub(crate) struct Talk {
     pub(super) editor: Editor,
     pub(super) history: History,
     pub(super) busy: Option<Busy>,
+    /// An event of the run with more text in it than is taken in at once.
+    late: Option<Event>,
     pub(super) queue: Vec<Queued>,
     pub(super) questions: VecDeque<Question>,
     pub(super) mode: Mode,
@@ -38,6 +41,10 @@ pub(crate) struct Talk {
     pub(super) stash: String,
     /// When the last key of it was typed.
     pub(super) typing: Option<Instant>,
+    /// When the first question was put.
+    pub(super) put: Option<Instant>,
+    /// The key that answered the question before.
+    pub(super) held: Option<KeyCode>,
     /// A word for the person, until the next key.
     pub(super) notice: Option<String>,
     /// What was being typed when something was looked for, and how many hits were passed over.
@@ -85,6 +92,8 @@ pub(super) enum Mode {
 
 /// How often the rows at the end are drawn at most, while a reply streams.
 const FRAME: Duration = Duration::from_millis(25);
+/// How long a signal may take that others have got already.
+const INSTANT: Duration = Duration::from_millis(200);
 /// How long a run may take to stop when the program is told to.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -101,11 +110,14 @@ impl Talk {
             editor: Editor::default(),
             history,
             busy: None,
+            late: None,
             queue: Vec::new(),
             questions: VecDeque::new(),
             mode: Mode::Say,
             stash: String::new(),
             typing: None,
+            put: None,
+            held: None,
             notice: None,
             find: Default::default(),
             aside: None,
@@ -134,15 +146,16 @@ impl Talk {
         let mut input = Input::of(self.look);
         let mut second = tokio::time::interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut drawn = Instant::now();
-        let mut dirty = true;
         self.draw()?;
+        // When the rows at the end were drawn, and when they are to be drawn next.
+        let (mut drawn, mut due) = (Instant::now(), None);
         while self.exit.is_none() {
+            // Nothing that a run says holds up the keys, nor the drawing. It waits itself while the terminal is slower.
             tokio::select! {
                 biased;
                 told = arrivals.next() => {
                     self.told(told)?;
-                    self.draw()?;
+                    due = Some(drawn);
                 }
                 typed = input.next() => {
                     self.typed(typed).await?;
@@ -151,18 +164,22 @@ impl Talk {
                         self.step_aside(aside, arrivals).await?;
                         input.go_on();
                     }
+                    due = Some(drawn);
+                }
+                () = reached(due) => {
                     self.draw()?;
-                    (dirty, drawn) = (false, Instant::now());
+                    drawn = Instant::now();
+                    due = self.screen.has_more().then_some(drawn);
+                }
+                () = std::future::ready(()), if self.late.is_some() => {
+                    self.go_on_late();
+                    due = due.or(Some(drawn + FRAME));
                 }
                 event = next_of(&mut self.busy) => {
                     self.event(event);
-                    dirty = true;
+                    due = due.or(Some(drawn + FRAME));
                 }
-                () = tokio::time::sleep_until(drawn + FRAME), if dirty => {
-                    self.draw()?;
-                    (dirty, drawn) = (false, Instant::now());
-                }
-                _ = second.tick(), if self.busy.is_some() => dirty = true,
+                _ = second.tick(), if self.busy.is_some() => due = due.or(Some(drawn)),
             }
         }
         Ok(())
@@ -187,8 +204,9 @@ impl Talk {
                 let before = self.desk.task.args.model.clone();
                 match arrivals.unless_told(self.desk.ask_model(&name)).await {
                     Ok(done) => {
+                        let told = told_as_it_failed(&done, arrivals).await;
                         self.has_asked_model(done);
-                        None
+                        told
                     }
                     Err(told) => {
                         self.desk.task.args.model = before;
@@ -198,8 +216,9 @@ impl Talk {
             }
             Aside::Clear => match arrivals.unless_told(self.desk.begin_anew()).await {
                 Ok(done) => {
+                    let told = told_as_it_failed(&done, arrivals).await;
                     self.has_begun_anew(done);
-                    None
+                    told
                 }
                 Err(told) => Some(told),
             },
@@ -221,6 +240,9 @@ impl Talk {
         let patience = tokio::time::sleep(LAST_WORDS);
         tokio::pin!(patience);
         while self.busy.is_some() {
+            while self.late.is_some() {
+                self.go_on_late();
+            }
             tokio::select! {
                 biased;
                 // Whoever says it twice means it.
@@ -278,6 +300,10 @@ impl Talk {
         if let Some(busy) = &self.busy {
             busy.handle.cancel(signals::INTERRUPTED);
         }
+        // Whoever stops a flood doesn't wait for what there is of it.
+        if self.late.take().is_some() {
+            self.view.note(&mut self.screen, DIM, "… the rest isn't shown");
+        }
     }
 
     fn event(&mut self, event: Option<Event>) {
@@ -316,7 +342,14 @@ impl Talk {
             Event::Ended(report) => return self.ended(report),
             _ => {}
         }
-        self.view.event(&event, &mut self.screen);
+        if !self.view.event(&event, &mut self.screen) {
+            self.late = Some(event);
+        }
+    }
+
+    /// Takes in more of an event's text.
+    fn go_on_late(&mut self) {
+        self.late = self.late.take().filter(|late| !self.view.event(late, &mut self.screen));
     }
 
     fn ended(&mut self, report: &Report) {
@@ -348,7 +381,11 @@ impl Talk {
         }
         let undelivered: Vec<String> = report.undelivered.iter().map(|message| said(message)).collect();
         if !undelivered.is_empty() {
-            self.editor.put_before(&undelivered.join("\n"));
+            match self.look.moves {
+                true => self.editor.put_before(&undelivered.join("\n")),
+                // Nobody sees the editor.
+                false => self.view.note(&mut self.screen, BAD, &format!("not heard: {}", undelivered.join("\n"))),
+            }
         }
         if !self.look.moves {
             let status = self.status.line(None, 0, usize::MAX);
@@ -374,6 +411,7 @@ impl Talk {
     fn put_question(&mut self) {
         let Some(question) = self.questions.front().cloned() else { return };
         self.mode = Mode::Decide;
+        self.put = Some(Instant::now());
         self.view.question(&mut self.screen, &question.call, &question.text);
         if !self.look.moves {
             self.screen.line(CHOICES);
@@ -437,7 +475,11 @@ impl Talk {
             }
             (laid.cursor.0 - first, laid.cursor.1 + indent)
         };
-        let doing = if self.questions.is_empty() { self.view.doing() } else { "waiting for you".into() };
+        let doing = match self.questions.len() {
+            0 => self.view.doing(),
+            1 => "waiting for you".into(),
+            more => format!("{more} questions wait for you").into(),
+        };
         let waiting = self.busy.as_ref().map(|busy| (&*doing, busy.since.elapsed()));
         let queued: Vec<&Queued> = self.waiting().collect();
         if self.mode == Mode::Find {
@@ -455,7 +497,8 @@ impl Talk {
             above.push(self.look.paint(DIM, &fit(&row, width)));
         }
         let room = self.screen.height().saturating_sub(below.len() + above.len() + 2);
-        let mut rows = self.view.rows(width);
+        // What may still change comes after what waits to be written.
+        let mut rows = if self.screen.is_behind() { Vec::new() } else { self.view.rows(width) };
         rows.drain(..rows.len().saturating_sub(room));
         rows.push(String::new());
         rows.append(&mut above);
@@ -511,6 +554,23 @@ async fn end_in_any_case(mut arrivals: Arrivals) {
     tokio::time::sleep(LAST_WORDS + Duration::from_secs(3)).await;
     screen::let_go();
     std::process::exit(Exit::Terminated.code().into());
+}
+
+/// What ended a program that was asked for something may be meant for this one too, and come an instant later.
+async fn told_as_it_failed(done: &Result<(), Problem>, arrivals: &mut Arrivals) -> Option<Told> {
+    match done {
+        Ok(()) => None,
+        Err(_) => tokio::time::timeout(INSTANT, arrivals.next()).await.ok(),
+    }
+}
+
+/// Ready at this time, and without a look at the runtime's clock where it has passed: that stands while others are ready.
+async fn reached(due: Option<Instant>) {
+    match due {
+        None => std::future::pending().await,
+        Some(due) if due <= Instant::now() => {}
+        Some(due) => tokio::time::sleep_until(due).await,
+    }
 }
 
 /// The next event of the run, if there is one.

@@ -51,6 +51,9 @@ enum Part {
     Note,
 }
 
+/// How much of a text that comes all at once is taken in at once, in bytes.
+const PIECE: usize = 64 << 10;
+
 /// How many lines of a prompt are shown.
 const MOST_SAID: usize = 30;
 
@@ -92,12 +95,13 @@ impl View {
         }
     }
 
-    pub(crate) fn event(&mut self, event: &Event, screen: &mut Screen) {
+    /// Shows an event. False if there is more text in it than is taken in at once: it is to come again.
+    pub(crate) fn event(&mut self, event: &Event, screen: &mut Screen) -> bool {
         match event {
             Event::ModelCalled { .. } => (self.doing, self.next) = ("waiting".into(), 0),
             Event::Lagged => self.lagged = true,
             Event::Delta { event, .. } => self.delta(event, screen),
-            Event::Snapshot(snapshot) => self.catch_up(snapshot, screen),
+            Event::Snapshot(snapshot) => return self.catch_up(snapshot, screen),
             Event::AttemptFailed { failure, recovery, .. } => {
                 self.end_block(screen);
                 // A failure that is the end of the run is said there.
@@ -112,7 +116,7 @@ impl View {
             Event::Compacted { replaced, .. } => {
                 self.note(screen, DIM, &format!("{replaced} messages were summarised; the session keeps them"));
             }
-            Event::Message(message) => self.message(message, screen),
+            Event::Message(message) => return self.message(message, screen),
             Event::Approved { call } => drop(self.calls.insert(call.id.clone(), call.clone())),
             Event::ToolStarted { call } => {
                 self.end_block(screen);
@@ -133,6 +137,7 @@ impl View {
             }
             _ => {}
         }
+        true
     }
 
     /// The run has ended.
@@ -176,7 +181,7 @@ impl View {
     /// A message of an earlier run.
     pub(crate) fn recall(&mut self, message: &Message, screen: &mut Screen) {
         match message {
-            Message::User(_) => self.message(message, screen),
+            Message::User(_) => drop(self.message(message, screen)),
             Message::Assistant(reply) => {
                 let text: Vec<&str> = reply.content.iter().filter_map(|block| Some(&*block.as_text()?.text)).collect();
                 if !text.is_empty() {
@@ -216,28 +221,38 @@ impl View {
         }
     }
 
-    /// Shows what there is of a reply and wasn't seen.
-    fn catch_up(&mut self, snapshot: &Snapshot, screen: &mut Screen) {
+    /// Shows what there is of a reply and wasn't seen. False if there is more.
+    fn catch_up(&mut self, snapshot: &Snapshot, screen: &mut Screen) -> bool {
         self.lagged = false;
-        for block in snapshot.reply.iter().flat_map(|(_, blocks)| blocks) {
-            match block.kind {
-                BlockKind::Text => self.go_on(block.index, Part::Text, &block.text, screen),
-                BlockKind::Thinking { .. } => self.go_on(block.index, Part::Thinking, &block.text, screen),
-                _ => self.end_block(screen),
-            }
-        }
+        snapshot.reply.iter().flat_map(|(_, blocks)| blocks).all(|block| {
+            let part = match block.kind {
+                BlockKind::Text => Some(Part::Text),
+                BlockKind::Thinking { .. } => Some(Part::Thinking),
+                _ => None,
+            };
+            self.go_on(block.index, part, &block.text, screen)
+        })
     }
 
-    /// Shows the rest of a block, of which this is the text so far.
-    fn go_on(&mut self, index: usize, part: Part, text: &str, screen: &mut Screen) {
+    /// Shows the rest of a block, of which this is the text so far, if it is one to be read. False if there is more.
+    fn go_on(&mut self, index: usize, part: Option<Part>, text: &str, screen: &mut Screen) -> bool {
         if index < self.next {
-            return;
+            return true;
         }
+        let Some(part) = part else {
+            if self.block.as_ref().is_some_and(|(_, of, _)| *of < index) {
+                self.end_block(screen);
+            }
+            return true;
+        };
         if !self.is_in(index) {
             self.begin_block(index, part, screen);
         }
         let seen = self.block.as_ref().map_or(0, |(.., seen)| *seen);
-        self.feed(text.get(seen..).unwrap_or_default(), screen);
+        let rest = text.get(seen..).unwrap_or_default();
+        let piece = rest.char_indices().map(|(at, _)| at).find(|at| *at >= PIECE).unwrap_or(rest.len());
+        self.feed(rest.get(..piece).unwrap_or_default(), screen);
+        piece == rest.len()
     }
 
     fn is_in(&self, index: usize) -> bool {
@@ -269,7 +284,8 @@ impl View {
         }
     }
 
-    fn message(&mut self, message: &Message, screen: &mut Screen) {
+    /// False if there is more of it.
+    fn message(&mut self, message: &Message, screen: &mut Screen) -> bool {
         match message {
             Message::User(said) => {
                 self.end_block(screen);
@@ -292,13 +308,14 @@ impl View {
                 }
             }
             Message::Assistant(reply) => {
-                let blocks = reply.content.iter().enumerate().filter(|_| self.lagged);
-                for (index, block) in blocks.collect::<Vec<_>>() {
-                    match block {
-                        Block::Text(text) => self.go_on(index, Part::Text, &text.text, screen),
-                        Block::Thinking(thinking) => self.go_on(index, Part::Thinking, &thinking.thinking, screen),
-                        _ => self.end_block(screen),
-                    }
+                let is_whole = !self.lagged
+                    || reply.content.iter().enumerate().all(|(index, block)| match block {
+                        Block::Text(text) => self.go_on(index, Some(Part::Text), &text.text, screen),
+                        Block::Thinking(block) => self.go_on(index, Some(Part::Thinking), &block.thinking, screen),
+                        _ => self.go_on(index, None, "", screen),
+                    });
+                if !is_whole {
+                    return false;
                 }
                 self.end_block(screen);
                 for call in message.tool_calls() {
@@ -307,6 +324,7 @@ impl View {
             }
             Message::ToolResult(_) => {}
         }
+        true
     }
 
     fn tool_ended(&mut self, result: &Message, screen: &mut Screen) {

@@ -6,6 +6,7 @@ use std::num::NonZero;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pty_process::Size;
@@ -90,6 +91,14 @@ impl Seat {
     #[track_caller]
     fn is_told(&self, text: &str) -> &Self {
         self.sees(text).sees_no_more("esc interrupts")
+    }
+
+    /// Waits until somebody is asked, and reads the question.
+    #[track_caller]
+    fn is_asked(&self, choices: &str) -> &Self {
+        self.sees(choices);
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        self
     }
 
     #[track_caller]
@@ -260,7 +269,7 @@ fn a_question_is_answered_by_a_key() {
     let write = |content: &str| call("write", json!({"path": "a.txt", "content": content}));
     let asked = |replies: [Value; 2]| {
         let seat = Seat::take(Terret::new().script(replies).args(["--permission-mode", "ask"]));
-        seat.sees("/help").types("go").types(ENTER).sees("? write a.txt").sees("+hello").sees("y once");
+        seat.sees("/help").types("go").types(ENTER).sees("? write a.txt").sees("+hello").is_asked("y once");
         seat
     };
     let file = |seat: &Seat| fs::read_to_string(seat.world.path().join("project/a.txt")).ok();
@@ -277,7 +286,7 @@ fn a_question_is_answered_by_a_key() {
     let seat = asked([write("hello\n"), text("Done.")]);
     seat.types("e").sees("arguments ›").types("\u{15}").types(UP).types("x");
     // What isn't JSON isn't taken.
-    seat.types(ENTER).sees("no JSON").types(ESC).sees("y once").types("e").sees("arguments ›");
+    seat.types(ENTER).sees("no JSON").types(ESC).is_asked("y once").types("e").sees("arguments ›");
     seat.types(&format!("{}{{\"path\":\"a.txt\",\"content\":\"other\"}}", "\u{7f}".repeat(80)));
     seat.types(ENTER).sees("Done.").types(CTRL_D);
     assert_eq!(file(&seat.exits(0)).as_deref(), Some("other"));
@@ -301,7 +310,7 @@ fn keys_of_a_text_that_is_being_typed_answer_no_question() {
     seat.sees("/help").types("go").types(ENTER).sees("waiting").types("y").sees("› y");
     while !seat.screen().contains("y once") {
         seat.types("y");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(std::time::Duration::from_millis(100));
     }
     seat.types("a").types("\u{1b}[200~\npasted\u{1b}[201~").sees("comes back after this question");
     assert!(seat.screen().contains("y once") && !seat.world.path().join("project/a.txt").exists());
@@ -335,7 +344,7 @@ fn where_there_is_nothing_to_do_it_says_so() {
 fn what_was_said_is_found_and_paths_are_completed() {
     let terret = Terret::new().script([text("One."), text("Two."), text("Three.")]).file("src/main.rs", "");
     let seat = Seat::take(terret);
-    seat.sees("/help").types("fix the tests").types(ENTER).sees("One.").types("other").types(ENTER).sees("Two.");
+    seat.sees("/help").types("fix the tests").types(ENTER).is_told("One.").types("other").types(ENTER).is_told("Two.");
     seat.types("draft").types(CTRL_R).types("TEST").sees("find › TEST\nfix the tests").types(ESC).sees("› draft");
     seat.types(CTRL_R).types("test").sees("\nfix the tests").types(ENTER).sees("› fix the tests");
     seat.types(" in @s\t").sees("@src/").types("\t").sees("@src/main.rs").types(ENTER).sees("Three.").types(CTRL_D);
@@ -570,7 +579,15 @@ fn no_color_and_another_encoding_are_plain() {
 #[test]
 fn a_dumb_terminal_is_written_to_line_by_line() {
     let seat = Seat::take(Terret::new().script([text("One."), endless("Two\n\nthree")]).env("TERM", "dumb"));
-    seat.sees("/help").types("go\n").sees("One.").types("more\n").sees("Two").types(CTRL_C).sees("interrupted");
+    // The last line of a run is its status.
+    seat.sees("/help")
+        .types("go\n")
+        .sees("One.")
+        .sees("scripted/script")
+        .types("more\n")
+        .sees("Two")
+        .types(CTRL_C)
+        .sees("interrupted");
     seat.types(CTRL_D);
     seat.exits(0);
 }
@@ -604,9 +621,9 @@ fn beside(seat: &Seat) -> Terret {
 fn a_rule_for_the_session_holds_at_once_and_when_it_goes_on() {
     let both = commands(&[("c1", "touch a"), ("c2", "touch a; ls")]);
     let seat = asked([both, commands(&[("c3", "touch b")]), commands(&[("c4", "touch a")]), text("Done.")]);
-    seat.sees("/help").types("go").types(ENTER).sees("y once").types("s").sees("for this session › bash(touch a)");
+    seat.sees("/help").types("go").types(ENTER).is_asked("y once").types("s").sees("for this session › bash(touch a)");
     // The other question that the rule covers is answered with it, and a later one that it doesn't cover is asked.
-    seat.types(ENTER).sees("allowed in this session: bash(touch a)").sees("touch b").sees("y once");
+    seat.types(ENTER).sees("allowed in this session: bash(touch a)").sees("touch b").is_asked("y once");
     seat.types("n").sees("why not?").types(ENTER).sees("Done.");
     seat.types("/permissions").types(ENTER).sees("1  allow  bash(touch a)  this session").types(CTRL_D);
     let seat = seat.exits(0);
@@ -631,7 +648,7 @@ fn a_rule_for_the_session_holds_at_once_and_when_it_goes_on() {
 fn a_rule_for_the_project_holds_in_other_sessions_until_it_is_revoked() {
     let go = |id: &str| commands(&[(id, "touch a")]);
     let seat = asked([go("c1"), text("Done."), go("c2"), text("Twice."), go("c3"), text("Thrice.")]);
-    seat.sees("/help").types("go").types(ENTER).sees("y once").types("p").sees("for this project › bash(touch a)");
+    seat.sees("/help").types("go").types(ENTER).is_asked("y once").types("p").sees("for this project › bash(touch a)");
     // A rule that is none, and one that is about something else, are refused, and nothing is lost.
     seat.types("\u{7f}").types(ENTER).sees("the closing parenthesis is missing").sees("› bash(touch a");
     seat.types("\u{7f}b)").types(ENTER).sees("this doesn't cover the call").sees("› bash(touch b)");
@@ -642,7 +659,7 @@ fn a_rule_for_the_project_holds_in_other_sessions_until_it_is_revoked() {
     // It holds no more for the next call.
     seat.types("/permissions revoke bash(tuoch *)").types(ENTER).sees("did you mean bash(touch *)?").types("\u{15}");
     seat.types("/permissions revoke 1").types(ENTER).sees("revoked: allow bash(touch *) (project)");
-    seat.types("go").types(ENTER).sees("y once").types("y").sees("Twice.");
+    seat.types("go").types(ENTER).is_asked("y once").types("y").sees("Twice.");
     // What another program gives holds from the next prompt on.
     beside(&seat).args(["permissions", "allow", "bash(touch *)"]).run().exits(0);
     seat.types("go").types(ENTER).sees("Thrice.").types(CTRL_D);
@@ -679,7 +696,8 @@ fn a_rule_that_is_given_after_a_crash_answers_what_was_asked_before_it() {
 fn what_a_rule_asks_about_can_not_be_allowed_for_longer() {
     let terret = Terret::new().script([commands(&[("c1", "touch a")]), text("Done.")]).args(["--ask", "bash(touch *)"]);
     let seat = Seat::take(terret);
-    seat.sees("/help").types("go").types(ENTER).sees("y once").types("s");
+    seat.sees("/help").types("go").types(ENTER).is_asked("y once").types("s");
+    assert_eq!(seat.screen().matches("touch a").count(), 1, "{}", seat.screen());
     seat.sees("bash(touch *) (--ask) asks about it, whatever is allowed").types("y").sees("Done.").types(CTRL_D);
     seat.exits(0);
 }
@@ -688,8 +706,8 @@ fn what_a_rule_asks_about_can_not_be_allowed_for_longer() {
 fn a_call_that_only_a_wide_rule_covers_says_so_and_several_commands_get_a_rule_each() {
     let wide = commands(&[("c1", "for f in a b; do touch $f; done")]);
     let seat = asked([wide, commands(&[("c2", "touch a && touch b")]), commands(&[("c3", "touch b")]), text("Done.")]);
-    seat.sees("/help").types("go").types(ENTER).sees("y once").types("s").sees("every call of bash").types(ESC);
-    seat.sees("y once").types("y").sees("touch a && touch b").sees("y once").types("s");
+    seat.sees("/help").types("go").types(ENTER).is_asked("y once").types("s").sees("every call of bash").types(ESC);
+    seat.is_asked("y once").types("y").sees("touch a && touch b").is_asked("y once").types("s");
     seat.sees("bash(touch a)").sees("bash(touch b)").types(ENTER).sees("Done.");
     // Rules can be given by name, too, and a denial wins.
     seat.types("/permissions deny bash(rm").types(ENTER).sees("closing").types(" *)").types(ENTER);
@@ -703,7 +721,14 @@ fn rules_of_a_session_that_is_not_kept_hold_as_long_as_it_does() {
     let go = |id: &str| commands(&[(id, "touch a")]);
     let terret = Terret::new().script([go("c1"), text("Done."), go("c2"), text("Twice.")]);
     let seat = Seat::take(terret.args(["--permission-mode", "ask", "--no-session"]));
-    seat.sees("/help").types("go").types(ENTER).sees("y once").types("s").sees("session ›").types(ENTER).sees("Done.");
+    seat.sees("/help")
+        .types("go")
+        .types(ENTER)
+        .is_asked("y once")
+        .types("s")
+        .sees("session ›")
+        .types(ENTER)
+        .sees("Done.");
     seat.types("go").types(ENTER).sees("Twice.").types("/clear").types(ENTER).sees("a new session");
     seat.types("/permissions").types(ENTER).sees("no rules; permission mode ask").types(CTRL_D);
     seat.exits(0);
@@ -713,9 +738,66 @@ fn rules_of_a_session_that_is_not_kept_hold_as_long_as_it_does() {
 fn a_dumb_terminal_takes_a_rule_on_a_line() {
     let terret = Terret::new().script([commands(&[("c1", "touch a")]), text("Done.")]).env("TERM", "dumb");
     let seat = Seat::take(terret.args(["--permission-mode", "ask"]));
-    seat.sees("/help").types("go\n").sees("y once").types("p\n").sees("the rule; nothing takes bash(touch a)");
-    seat.types("-\n").until("the choices again", |screen| screen.matches("y once").count() == 2).types("p\n");
+    seat.sees("/help").types("go\n").is_asked("y once").types("p\n").sees("the rule; nothing takes bash(touch a)");
+    seat.types("-\n").until("the choices again", |screen| screen.matches("y once").count() == 2);
+    // A line that was begun before the question came is no answer.
+    seat.types("yes, and more\n").until("them once more", |screen| screen.matches("y once").count() == 3).types("p\n");
     seat.types("bash(touch b)\n").sees("this doesn't cover the call").types("\n").sees("allowed in this project");
     seat.sees("Done.").types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn a_flood_holds_up_neither_the_keys_nor_what_is_drawn() {
+    let rows: String = (0..400_000).map(|n| format!("row {n} of a flood that goes on\n\n")).collect();
+    let seat = seat([json!({"text": rows + "THE END", "chunk": 16, "stall": true})]);
+    seat.sees("/help");
+    let (terminal, is_slow) = (seat.terminal.clone(), Arc::new(AtomicBool::new(true)));
+    let slow = is_slow.clone();
+    // A terminal that takes some hundred kilobytes a second.
+    let slower = std::thread::spawn(move || {
+        while slow.load(Ordering::SeqCst) {
+            let held = terminal.lock().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            drop(held);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    });
+    seat.types("go").types(ENTER).sees("of a flood").pauses().pauses().types("half a").sees("› half a").types(ESC);
+    is_slow.store(false, Ordering::SeqCst);
+    slower.join().unwrap();
+    seat.sees("interrupted");
+    assert!(!seat.screen().contains("THE END"), "{}", seat.screen());
+    seat.types(CTRL_C).types(CTRL_D);
+    seat.exits(0);
+}
+
+#[test]
+fn a_key_answers_one_question_and_none_that_nobody_has_read() {
+    let all = commands(&[("c1", "touch a"), ("c2", "touch b"), ("c3", "touch c")]);
+    let seat = asked([all, text("Done.")]);
+    // Ctrl-A, Ctrl-E, Ctrl-N, Ctrl-Y and Alt-Y are none of the answers; the questions come in any order.
+    seat.sees("/help").types("go").types(ENTER).is_asked("y once").types("\u{1}\u{5}\u{e}\u{19}\u{1b}y").pauses();
+    // A key that is held is one answer.
+    seat.sees("3 questions wait for you").types("yyyyy").pauses();
+    // Whoever begins to type when a question comes says something.
+    seat.types("y").types("no, but").sees("comes back after this question").pauses();
+    seat.types("n").sees("why not?").types(ENTER).is_told("Done.").sees("› no, but").types(CTRL_C).types(CTRL_D);
+    let seat = seat.exits(0);
+    let made = ["a", "b", "c"].map(|name| seat.world.path().join("project").join(name).exists());
+    assert_eq!(made.iter().filter(|made| **made).count(), 2);
+}
+
+#[test]
+fn a_question_is_answered_though_the_rules_of_projects_have_become_unreadable() {
+    let seat = asked([commands(&[("c1", "touch a")]), text("Done.")]);
+    seat.sees("/help").types("go").types(ENTER).is_asked("y once");
+    let place = seat.world.path().join("home/.state/terret/permissions.json");
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    fs::write(&place, "{\"projects\":").unwrap();
+    seat.types("p").sees("for this project › bash(touch a)").types(ENTER).sees("gives new ones").types(ESC);
+    // What is said about it has moved the question away; it is still there.
+    seat.sees("? bash touch a").sees("y once").types("y").is_told("Done.").types(CTRL_D);
+    assert_eq!(fs::read_to_string(&place).unwrap(), "{\"projects\":");
     seat.exits(0);
 }
