@@ -11,7 +11,7 @@ use crate::info::SessionInfo;
 use crate::place::Place;
 
 /// Goes up when [`SessionInfo`] is told differently by the same records.
-const FORMAT: i64 = 3;
+const FORMAT: i64 = 4;
 const SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS session (folder TEXT PRIMARY KEY, stamp TEXT NOT NULL, info TEXT NOT NULL)";
 

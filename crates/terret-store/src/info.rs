@@ -86,7 +86,7 @@ impl SessionInfo {
             }
             Record::Queued { message, .. } => self.said(message),
             Record::Delivered { ids } => self.messages += ids.len() as u64,
-            Record::CallClosed { .. } => self.messages += 1,
+            Record::Objected { .. } | Record::CallClosed { .. } => self.messages += 1,
             Record::ReplyAccepted { message, cost } => {
                 self.turns += 1;
                 self.messages += 1;

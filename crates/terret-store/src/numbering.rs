@@ -40,6 +40,10 @@ impl Numbering {
                 self.messages += numbered.len() as u64;
                 numbered
             }
+            Record::Objected { .. } => {
+                self.messages += 1;
+                vec![Numbered { record: seq, message: self.messages }]
+            }
             Record::Withdrawn { id } => {
                 self.queue.retain(|(queued, _)| queued != id);
                 Vec::new()

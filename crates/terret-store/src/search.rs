@@ -30,7 +30,7 @@ pub struct Hit {
     pub line: String,
 }
 
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
 /// Records are only ever appended, so a session is known by when it was made and how many were taken in, and goes on
 /// with the numbers of its messages. Of a text, nothing is kept but which runs of three characters it has.
 const SCHEMA: &str = "
@@ -195,7 +195,9 @@ fn forget(db: &Connection, session: &str) -> rusqlite::Result<()> {
 fn message_of(record: &Record) -> Option<&Message> {
     match record {
         Record::RunStarted { prompt, .. } => prompt.as_deref(),
-        Record::Queued { message, .. } | Record::ReplyAccepted { message, .. } => Some(message),
+        Record::Queued { message, .. } | Record::Objected { message } | Record::ReplyAccepted { message, .. } => {
+            Some(message)
+        }
         Record::CallClosed { result } => Some(result),
         _ => None,
     }

@@ -7,11 +7,12 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::future::BoxFuture;
 use support::{picture, said, texts, written};
 use tempfile::TempDir;
 use terret_agent::machine::Outcome;
-use terret_agent::{Agent, EffectClass, Event, Journal, SessionId, tool};
-use terret_llm::{Content, Message, Money, ScriptedModel, ScriptedReply, ToolCall};
+use terret_agent::{Agent, EffectClass, Event, HookError, Hooks, Journal, Review, SessionId, tool};
+use terret_llm::{AssistantMessage, Content, Message, Money, ScriptedModel, ScriptedReply, ToolCall};
 use terret_store::{Damage, Origin, SqliteJournal, StoreError};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -206,6 +207,37 @@ async fn messages_have_one_number_everywhere() {
         }
         let copy = id(&format!("copy-{text}"));
         journal.fork(&id("weather"), Some(usize::try_from(number).unwrap()), &copy).unwrap();
+        let last = journal.transcript(&copy).unwrap().0;
+        assert!(format!("{:?}", last.last()).contains(text), "{text}");
+        journal.delete(&copy).unwrap();
+    }
+}
+
+/// What is wrong with a reply is said to the model, and so it is a message as others are.
+#[tokio::test]
+async fn an_objection_has_a_number_and_is_found() {
+    struct Louder;
+
+    impl Hooks for Louder {
+        fn at_end<'a>(&'a self, reply: &'a AssistantMessage) -> BoxFuture<'a, Result<Review, HookError>> {
+            let is_loud = reply.text().ends_with('!');
+            Box::pin(async move { Ok(if is_loud { Review::Accept } else { Review::Object("Louder, please.".into()) }) })
+        }
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::new(folder.path());
+    let model = ScriptedModel::new([ScriptedReply::text("Quiet."), ScriptedReply::text("Loud!")]);
+    let agent = Agent::builder(model).hooks(Louder).build().unwrap();
+    let session = agent.open(Arc::new(journal.clone()), id("talk")).await.unwrap();
+    assert_eq!(session.prompt("Say it.").report().await.outcome, Outcome::Completed);
+    drop(session);
+
+    assert_eq!(journal.list().unwrap()[0].messages, 4);
+    for (text, number) in [("Say it.", 1), ("Quiet.", 2), ("Louder, please.", 3), ("Loud!", 4)] {
+        assert_eq!(journal.search(text, 10).unwrap()[0].message, Some(number), "{text}");
+        let copy = id(&format!("copy {number}"));
+        journal.fork(&id("talk"), Some(usize::try_from(number).unwrap()), &copy).unwrap();
         let last = journal.transcript(&copy).unwrap().0;
         assert!(format!("{:?}", last.last()).contains(text), "{text}");
         journal.delete(&copy).unwrap();

@@ -11,7 +11,7 @@ use terret::llm::{Host, Message, Request, UserMessage, hosts};
 
 use super::run::block_on;
 use super::{finish, print_json, unwritable};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::exit::{Exit, Problem};
 use crate::output::{line, note, shortened_folder};
 use crate::{default_model, keys, model};
@@ -70,7 +70,9 @@ pub(crate) struct List {
 pub(super) fn host(name: &str) -> Result<&'static Host, String> {
     Host::find(name).ok_or_else(|| {
         let known: Vec<&str> = hosts().iter().map(|host| host.id).collect();
-        format!("there are {}", known.join(", "))
+        let near = config::nearest(name, hosts().iter().flat_map(Host::names));
+        let near = near.map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+        format!("{near}there are {}", known.join(", "))
     })
 }
 

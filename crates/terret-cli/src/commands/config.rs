@@ -74,10 +74,12 @@ fn explain(args: &Explain) -> Result<Exit, Problem> {
     config.tell_unused();
     let mut explained = config::explain(&config);
     if let Some(key) = &args.key {
-        explained.retain(|explained| explained.key == *key);
-        if explained.is_empty() {
-            return Err(Problem::usage(format!("there is no key {key:?}; `terret config keys` lists them")));
+        if !explained.iter().any(|explained| explained.key == *key) {
+            let near = config::nearest(key, explained.iter().map(|explained| &*explained.key));
+            let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            return Err(Problem::usage(format!("there is no key {key:?}{near}; `terret config keys` lists them")));
         }
+        explained.retain(|explained| explained.key == *key);
     }
     if args.json {
         return print_json(&explained).map(|()| Exit::Completed);

@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 use terret::llm::{hosts, local_servers};
 use terret::store::SqliteJournal;
-use terret::tools::Ladder;
+use terret::tools::{Ladder, Level};
 
 use crate::config::Config;
 use crate::default_model::{self, Found};
@@ -150,13 +150,21 @@ fn system() -> String {
 }
 
 async fn programs() -> Vec<Program> {
-    let names = ["bash", "git", "bwrap"];
-    let versions = futures_util::future::join_all(names.map(version)).await;
-    names.into_iter().zip(versions).map(|(name, version)| Program { name, version }).collect()
+    let programs = [
+        ("bash", Some("bash".into())),
+        ("git", Some("git".into())),
+        // Runs take the system's own, whatever `PATH` says.
+        ("bwrap", Level::Bubblewrap.program()),
+    ];
+    let asked = programs.map(async |(name, program)| match program {
+        Some(program) => Program { name, version: version(&program).await },
+        None => Program { name, version: None },
+    });
+    futures_util::future::join_all(asked).await
 }
 
 /// The first line of what a program says of its version, if it does so soon.
-async fn version(program: &str) -> Option<String> {
+async fn version(program: &Path) -> Option<String> {
     let asked = tokio::process::Command::new(program).arg("--version").kill_on_drop(true).output();
     let output = tokio::time::timeout(Duration::from_secs(2), asked).await.ok()?.ok()?;
     String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)

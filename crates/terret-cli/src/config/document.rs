@@ -224,11 +224,15 @@ fn place(text: &str, at: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
-fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> String {
+/// The known name that was probably meant.
+pub(crate) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     // People write flags with underscores, and the other way round.
     let alike = |known: &str| strsim::jaro_winkler(&name.to_lowercase().replace('_', "-"), known);
-    let nearest = known.max_by(|a, b| alike(a).total_cmp(&alike(b))).filter(|known| alike(known) > 0.8);
-    match nearest {
+    known.max_by(|a, b| alike(a).total_cmp(&alike(b))).filter(|known| alike(known) > 0.8)
+}
+
+fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> String {
+    match nearest(name, known) {
         Some(nearest) => format!("there is no {what} {name:?}; did you mean {nearest}?"),
         None => format!("there is no {what} {name:?}"),
     }

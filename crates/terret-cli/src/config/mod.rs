@@ -20,6 +20,7 @@ use crate::trust::{self, Candidate, Kind, State, Trust};
 use crate::{files, output, places};
 use document::{Context, Document};
 
+pub(crate) use document::nearest;
 pub(crate) use explain::{Explained, explain};
 pub(crate) use fetched::Fetched;
 pub(crate) use settings::{Setting, settings};

@@ -258,6 +258,8 @@ fn it_explains_where_a_value_comes_from() {
                 "overrides": [{"value": "200", "from": "the default"}]}])
     );
     Terret::new().args(["config", "explain", "tea"]).run().exits(2);
+    let ran = Terret::new().args(["config", "explain", "max-turn"]).run().exits(2);
+    assert!(ran.stderr.contains("did you mean max-turns?"), "{}", ran.stderr);
     let ran = Terret::new().args(["config", "explain"]).config("tea = 1").run().exits(4);
     assert!(ran.stderr.contains("config.toml:1:1"), "{}", ran.stderr);
 }

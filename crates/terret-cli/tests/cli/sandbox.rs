@@ -191,6 +191,10 @@ fn the_doctor_tells_what_works_and_never_a_key() {
     assert!(told["programs"][0]["version"].as_str().unwrap().starts_with("GNU bash"), "{told}");
     assert!(told["sandbox"].as_array().unwrap().iter().any(|rung| rung["works"] == true), "{told}");
 
+    // The walls are built by the system's own program, wherever others are looked for.
+    let elsewhere: Value = serde_json::from_str(&doctor(true).env("PATH", "/nowhere").run().exits(0).stdout).unwrap();
+    assert_eq!(elsewhere["programs"][2], told["programs"][2]);
+
     // A mistake in the configuration keeps runs from starting, and doesn't keep the rest from being told.
     let mistaken = doctor(true).config("max-turns = 'many'\n").run().exits(1);
     let mistaken: Value = serde_json::from_str(&mistaken.stdout).unwrap();

@@ -37,6 +37,7 @@ use std::fmt;
 use std::io;
 #[cfg(target_os = "linux")]
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
@@ -90,6 +91,16 @@ impl Level {
             Level::Bubblewrap => "bubblewrap",
             Level::Landlock => "landlock",
             Level::Seatbelt => "seatbelt",
+        }
+    }
+
+    /// The `bwrap` that [`Level::Bubblewrap`] takes, which need not be that of `PATH`; none if it isn't there, or for the
+    /// other levels.
+    pub fn program(self) -> Option<PathBuf> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Level::Bubblewrap => bubblewrap::program(),
+            _ => None,
         }
     }
 }
