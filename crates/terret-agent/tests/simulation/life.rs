@@ -127,7 +127,14 @@ async fn watch(world: &Arc<World>, mut events: Events, handle: &RunHandle) -> Op
                 tokio::spawn(answer(world.clone(), handle.clone(), call, digest));
             }
             Event::Queued(queued) => world.lock().waits = queued.id,
-            Event::Withdrawn(_) => world.see(Seen::Withdrawn),
+            Event::Withdrawn(queued) => {
+                world.see(Seen::Withdrawn);
+                let text = text(&queued.message).unwrap();
+                // It may also be a prompt.
+                if let Some(said) = world.lock().said.get_mut(&text) {
+                    said.withdrawn += 1;
+                }
+            }
             Event::Interrupted => world.see(Seen::Interrupted),
             Event::Compacted { .. } => world.see(Seen::Compacted),
             Event::AttemptFailed { recovery: Some(Recovery::Retry { .. }), .. } => world.see(Seen::Retried),

@@ -12,6 +12,7 @@ struct Fate {
     queued: u32,
     delivered: u32,
     taken_back: u32,
+    withdrawn: u32,
     left_at_end: u32,
     /// The run at whose end it was left has told its end.
     left_and_told: bool,
@@ -40,7 +41,10 @@ pub(crate) fn check(world: &World) {
                 let before = queue.insert(*id, text).unwrap();
                 fates.get_mut(&before).unwrap().taken_back += 1;
             }
-            Record::Withdrawn { id } => fates.get_mut(&queue.remove(id).unwrap()).unwrap().taken_back += 1,
+            Record::Withdrawn { id } => {
+                let fate = fates.get_mut(&queue.remove(id).unwrap()).unwrap();
+                (fate.taken_back, fate.withdrawn) = (fate.taken_back + 1, fate.withdrawn + 1);
+            }
             Record::Delivered { ids } => {
                 ids.iter().for_each(|id| fates.get_mut(&queue.remove(id).unwrap()).unwrap().delivered += 1);
             }
@@ -64,7 +68,12 @@ pub(crate) fn check(world: &World) {
             world.problem(format!("{text} was kept {} times and delivered {} times", fate.queued, fate.delivered));
         }
     }
-    let said = world.lock().said.clone();
+    let mut said = world.lock().said.clone();
+    for (text, said) in &mut said {
+        // Whoever takes back what was left at the end is handed it, and there is no record of that.
+        let recorded = fates.get(text).map_or(0, |fate| fate.withdrawn);
+        said.handed_back += said.withdrawn.saturating_sub(recorded);
+    }
     // Each of these was handed back in the place of one that waited when its run ended.
     let handed_back_in_place = |(text, said): &(&String, &Said)| {
         said.changes && said.handed_back > 0 && fates.get(*text).is_none_or(|fate| fate.queued == 0)

@@ -90,6 +90,8 @@ pub(crate) struct Said {
     /// The journal failed while it was under way: it may be handed back and be in the journal all the same.
     pub(crate) doubtful: bool,
     pub(crate) handed_back: u32,
+    /// An event told that it was taken back.
+    pub(crate) withdrawn: u32,
     /// It was to take the place of another one.
     pub(crate) changes: bool,
 }
@@ -236,7 +238,7 @@ impl World {
         if how(text.clone()) {
             let mut inner = self.lock();
             inner.under_way.insert(text.clone());
-            inner.said.insert(text, Said { crashed: false, doubtful: false, handed_back: 0, changes });
+            inner.said.insert(text, Said { crashed: false, doubtful: false, handed_back: 0, withdrawn: 0, changes });
         }
     }
 
