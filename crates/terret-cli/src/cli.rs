@@ -412,8 +412,8 @@ fn nearest_command(word: &str) -> Option<String> {
     (alike(&nearest) > 0.9).then(|| nearest.get_name().to_owned())
 }
 
-/// What is wrong when somebody forgot the quotes, or misspelt the command before its arguments. The parser takes the second word for
-/// a command or an odd argument.
+/// What is wrong when somebody forgot the quotes, or misspelt the command before its arguments. The parser takes the
+/// second word for a command or an odd argument.
 fn several_words(error: &clap::Error, args: &[String]) -> Option<Problem> {
     let first = args.first().map(String::as_str).unwrap_or_default();
     let command = Cli::command();

@@ -12,8 +12,9 @@ use crate::places;
 /// The workspace of a run, and how its commands are run.
 pub(crate) fn workspace(args: &RunArgs, folder: &Path) -> Result<(Workspace, BashOptions), Problem> {
     let problem = |error: std::io::Error| Problem::usage(format!("can't work in {}: {error}", folder.display()));
-    let mut folders = args.add_dir.iter().filter_map(|further| further.canonicalize().ok()).chain([folder.to_owned()]);
-    if args.permission_mode != PermissionMode::Full && folders.any(|folder| folder.parent().is_none()) {
+    let further = args.add_dir.iter().filter_map(|further| further.canonicalize().ok());
+    let writable: Vec<PathBuf> = further.chain([folder.to_owned()]).collect();
+    if args.permission_mode != PermissionMode::Full && writable.iter().any(|folder| folder.parent().is_none()) {
         return Err(Problem::usage(
             "can't work in /: nothing would be outside, where commands may not write; use a folder further down (-C DIR), or \
              --permission-mode full",
@@ -34,8 +35,6 @@ pub(crate) fn workspace(args: &RunArgs, folder: &Path) -> Result<(Workspace, Bas
     // Settings of a project are for its people to change.
     workspace = workspace.read_only(folder.join(".terret")).map_err(problem)?;
     // What the user has set and decided is the user's, also where it lies in a folder that is worked in.
-    let further = args.add_dir.iter().filter_map(|further| further.canonicalize().ok());
-    let writable: Vec<PathBuf> = further.chain([folder.to_owned()]).collect();
     for ours in decisions().filter(|ours| writable.iter().any(|folder| ours.starts_with(folder))) {
         match workspace.clone().read_only(ours) {
             // There is a file where a folder would have to be.

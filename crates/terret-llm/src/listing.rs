@@ -76,9 +76,7 @@ impl<'a> Entry<'a> {
     }
 
     fn listed(&self, host: &str) -> Option<ListedModel> {
-        let id =
-            self.text("/id").or_else(|| self.text("/name").map(|name| name.strip_prefix("models/").unwrap_or(name)));
-        let id = id.filter(|id| !id.is_empty())?;
+        let id = self.id()?;
         let context_window = self.tokens(&[
             "/top_provider/context_length",
             "/context_length",

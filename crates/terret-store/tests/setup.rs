@@ -35,7 +35,7 @@ async fn what_a_session_was_set_up_with_is_kept_beside_its_records_and_goes_into
     let journal = talk(&folder).await;
     let setup = |session: &str| journal.reader(&id(session)).unwrap().setup().unwrap();
     assert_eq!(setup("weather"), Setup::default(), "nothing was said");
-    let first = Setup { folder: Some("/work".into()), model: Some("p/m:high".into()), ..Setup::default() };
+    let first = Setup { folder: Some("/project".into()), model: Some("p/m:high".into()), ..Setup::default() };
     let second = Setup {
         base_url: Some("http://127.0.0.1:1/v1".into()),
         wire: Some("openai-completions".into()),
@@ -61,7 +61,7 @@ async fn what_a_session_was_set_up_with_is_kept_beside_its_records_and_goes_into
 async fn rules_of_a_session_are_changed_beside_the_rest_and_stay_out_of_its_forks() {
     let folder = tempfile::tempdir().unwrap();
     let journal = talk(&folder).await;
-    journal.set_up(&id("weather"), &Setup { folder: Some("/work".into()), ..Setup::default() }).unwrap();
+    journal.set_up(&id("weather"), &Setup { folder: Some("/project".into()), ..Setup::default() }).unwrap();
     std::thread::scope(|scope| {
         for rule in ["a", "b", "c", "d"] {
             let journal = &journal;
@@ -71,9 +71,9 @@ async fn rules_of_a_session_are_changed_beside_the_rest_and_stay_out_of_its_fork
     let setup = |session: &str| journal.reader(&id(session)).unwrap().setup().unwrap();
     let mut kept = setup("weather");
     kept.rules.allow.sort();
-    assert_eq!((kept.folder.as_deref(), kept.rules.allow.join("")), (Some("/work"), "abcd".to_owned()));
+    assert_eq!((kept.folder.as_deref(), kept.rules.allow.join("")), (Some("/project"), "abcd".to_owned()));
     journal.fork(&id("weather"), None, &id("fork")).unwrap();
-    assert_eq!(setup("fork"), Setup { folder: Some("/work".into()), ..Setup::default() });
+    assert_eq!(setup("fork"), Setup { folder: Some("/project".into()), ..Setup::default() });
 }
 
 #[tokio::test]

@@ -68,8 +68,7 @@ fn read_file(
     let size = metadata.len();
     let mut reader = BufReader::with_capacity(64 * 1024, file);
     let kind = Kind::of(reader.fill_buf().map_err(fail)?);
-    workspace.note_seen(&located, &metadata);
-    match kind {
+    let answer = match kind {
         Kind::Empty => Ok(format!("{} is empty.", located.shown).into()),
         Kind::Image(media_type) => image(&located, reader, media_type),
         Kind::Binary(what) => Err(ToolError::new(format!(
@@ -84,7 +83,10 @@ fn read_file(
             skip(&mut reader, first, cancel, &located.shown)?;
             text(&located, first, Page::read(&mut reader, lines).map_err(fail)?)
         }
-    }
+    }?;
+    // Only now has a model seen anything of it.
+    workspace.note_seen(&located, &metadata);
+    Ok(answer)
 }
 
 fn image(located: &Located, reader: BufReader<File>, media_type: &str) -> Result<ToolOutput, ToolError> {

@@ -25,8 +25,8 @@ struct Details {
     diff: Option<String>,
 }
 
-/// The tool that writes a whole file. It makes the directories that are missing, and replaces what is there at once. A file that has
-/// changed since the tools of this workspace read or wrote it has to be read again first.
+/// The tool that writes a whole file. It makes the directories that are missing, and replaces what is there at once. A file
+/// that has changed since the tools of this workspace read or wrote it has to be read again first.
 pub fn write(workspace: &Workspace) -> FnTool {
     let workspace = workspace.clone();
     let description = "Creates or overwrites a file, with parent directories. To change part of a file, use edit.";

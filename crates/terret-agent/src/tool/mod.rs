@@ -53,8 +53,7 @@ pub trait Tool: Send + Sync {
     ///
     /// It must not block its thread: what does can be neither limited nor stopped, only named
     /// ([`Report::still_running`](crate::Report::still_running)). An error and a panic are this call's error result, nothing
-    /// more. After `context.cancel` the future has a grace
-    /// period to clean up; then it is dropped.
+    /// more. After `context.cancel` the future has a grace period to clean up; then it is dropped.
     fn call(
         &self,
         arguments: serde_json::Value,

@@ -96,8 +96,8 @@ struct Server {
     models: usize,
 }
 
-/// Exits with 1 if a run with default options could not start for what is found: no sandbox, no place for sessions, a mistake
-/// in the configuration.
+/// Exits with 1 if a run with default options could not start for what is found: no sandbox, no place for sessions, a
+/// mistake in the configuration.
 pub(crate) fn run(args: &Doctor) -> ExitCode {
     let told = patiently("looking around", examine).and_then(|health| {
         let told = if args.json { tell_json(&health) } else { tell(&health) };

@@ -46,9 +46,9 @@ struct Details {
 ///
 /// Each old text must occur exactly once. It is looked for byte by byte first. Only where that finds nothing, these
 /// differences are overlooked, one after the other: line ends (LF, CRLF), white space at line ends, and typographic
-/// quotes, dashes and spaces. A file that has changed since the tools of this workspace read or wrote it has to be read again
-/// first. Whatever wasn't matched keeps its bytes, also when they aren't UTF-8. Line feeds in a new
-/// text become CRLF where the file's lines end so.
+/// quotes, dashes and spaces. Whatever wasn't matched keeps its bytes, also when they aren't UTF-8. Line feeds in a new
+/// text become CRLF where the file's lines end so. A file that has changed since the tools of this workspace read or wrote
+/// it has to be read again first.
 pub fn edit(workspace: &Workspace) -> FnTool {
     let workspace = workspace.clone();
     let description = "Replaces pieces of a file. Each oldText must match exactly one place.";

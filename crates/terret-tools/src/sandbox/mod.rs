@@ -8,7 +8,8 @@
 //!
 //! - [`ladder`] tries the rungs, and tells what is wrong with those that don't hold.
 //! - [`view`] says which files a command sees, from the [`Workspace`] and the [`secrets`]. Both rungs are made of it.
-//! - [`bubblewrap`], [`landlock`] with [`seccomp`], and `seatbelt` build the walls; [`restricted`] starts a command behind them.
+//! - [`bubblewrap`], [`landlock`] with [`seccomp`], and `seatbelt` build the walls; [`restricted`] starts a command behind
+//!   them.
 //! - [`limits`] bounds what a command may use up.
 //! - [`protected`] takes back what no wall can prevent: programs planted in a repository for git to run. Repositories are
 //!   found by [`directories`].

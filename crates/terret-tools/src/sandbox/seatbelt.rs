@@ -108,12 +108,12 @@ mod tests {
     fn view(network: bool) -> View {
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         View {
-            directory: "/work".into(),
+            directory: "/project".into(),
             home: Some("/home/me".into()),
             readable: paths(&["/usr", "/odd \"name\\"]),
-            writable: paths(&["/work"]),
-            read_only: paths(&["/work/a/b/.git"]),
-            hidden: paths(&["/work/.env"]),
+            writable: paths(&["/project"]),
+            read_only: paths(&["/project/a/b/.git"]),
+            hidden: paths(&["/project/.env"]),
             scratch: "/scratch".into(),
             network,
         }
@@ -124,11 +124,11 @@ mod tests {
         let profile = Seatbelt::new(&view(false)).unwrap().profile;
         let rules = profile.strip_prefix(ANY).unwrap();
         let expected = concat!(
-            "(allow file-read*\n  (subpath \"/usr\")\n  (subpath \"/odd \\\"name\\\\\")\n  (subpath \"/work\")\n  (subpath \"/scratch\"))\n",
-            "(allow file-write*\n  (subpath \"/work\")\n  (subpath \"/scratch\"))\n",
-            "(deny file-write*\n  (subpath \"/work/a/b/.git\"))\n",
-            "(deny file-read* file-write*\n  (subpath \"/work/.env\"))\n",
-            "(deny file-write-unlink\n  (literal \"/work\")\n  (literal \"/work/a\")\n  (literal \"/work/a/b\"))\n",
+            "(allow file-read*\n  (subpath \"/usr\")\n  (subpath \"/odd \\\"name\\\\\")\n  (subpath \"/project\")\n  (subpath \"/scratch\"))\n",
+            "(allow file-write*\n  (subpath \"/project\")\n  (subpath \"/scratch\"))\n",
+            "(deny file-write*\n  (subpath \"/project/a/b/.git\"))\n",
+            "(deny file-read* file-write*\n  (subpath \"/project/.env\"))\n",
+            "(deny file-write-unlink\n  (literal \"/project\")\n  (literal \"/project/a\")\n  (literal \"/project/a/b\"))\n",
         );
         assert_eq!(rules, expected);
         assert!(Seatbelt::new(&view(true)).unwrap().profile.contains("(allow network*"));

@@ -42,7 +42,8 @@ const OF_HOME: &str = ".cargo .rustup go .go .goenv .gvm .nvm .fnm .nodenv .volt
     .gem .bundle .local/share/gem .asdf .local/share/mise .local/share/rtx .sdkman .jenv .jabba .m2 .gradle \
     .ivy2 .sbt .coursier .cache/coursier .konan .dotnet .nuget/packages .ghcup .cabal .stack .opam .elan \
     .julia .juliaup .swiftly .swiftpm .pub-cache .mix .hex/packages .kerl .platformio Android/Sdk \
-    Library/Caches Library/Python Library/pnpm Library/Android/sdk Library/Developer .nix-profile .nix-defexpr .cache/go-build .cache/bazel .cache/zig .cache/ccache .cache/sccache .ccache \
+    Library/Caches Library/Python Library/pnpm Library/Android/sdk Library/Developer \
+    .nix-profile .nix-defexpr .cache/go-build .cache/bazel .cache/zig .cache/ccache .cache/sccache .ccache \
     .gitconfig .config/git .editorconfig bin";
 
 /// The variables that say where else toolchains live.

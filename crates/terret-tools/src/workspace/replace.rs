@@ -67,9 +67,9 @@ impl Target {
 
     /// Puts new content in the place of what is there, at once and whole: readers see the old file or the new one.
     ///
-    /// Mode, and owner where permitted, stay as they were; bits that make a program run as its owner don't. Extended attributes don't, and other names of the old file
-    /// (hard links) keep the old content. `commit` is asked last of all, and nothing is changed if it says no. Gives
-    /// what the new file is like, if it is there.
+    /// Mode, and owner where permitted, stay as they were; bits that make a program run as its owner don't, nor do extended
+    /// attributes, and other names of the old file (hard links) keep the old content. `commit` is asked last of all, and
+    /// nothing is changed if it says no. Gives what the new file is like, if it is there.
     pub(crate) fn replace(
         &self,
         content: &[u8],

@@ -198,6 +198,8 @@ async fn a_file_that_changed_since_it_was_read_is_read_again_first() {
             let error = project.error(tool, arguments).await;
             assert!(error.starts_with("a has changed since it was read, "), "{error}");
             assert_eq!(project.content("a"), before);
+            // A read that showed nothing of it is none.
+            project.error("read", json!({"path": "a", "offset": 100})).await;
         }
         project.ok("read", json!({"path": "./a", "limit": 1})).await;
         project.ok("edit", edits("a", &[("one", "one!")])).await;
