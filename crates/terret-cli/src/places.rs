@@ -38,6 +38,14 @@ pub(crate) fn cache() -> Option<PathBuf> {
     place("XDG_CACHE_HOME", ".cache")
 }
 
+/// A path as people type it, where `~/` begins that of their home.
+pub(crate) fn typed(path: &str) -> PathBuf {
+    match path.strip_prefix("~/").zip(std::env::home_dir()) {
+        Some((rest, home)) => home.join(rest),
+        None => path.into(),
+    }
+}
+
 fn place(variable: &str, in_home: &str) -> Option<PathBuf> {
     let absolute = |path: PathBuf| path.is_absolute().then_some(path);
     let ours = std::env::var_os("TERRET_HOME").filter(|home| !home.is_empty());

@@ -340,7 +340,7 @@ impl Talk {
             self.editor.up();
             return;
         }
-        let last = self.waiting().last().map(|queued| queued.id);
+        let last = self.queue.last().map(|queued| queued.id);
         if let (true, Some(id), Some(busy)) = (self.editor.is_empty(), last, &self.busy) {
             busy.handle.withdraw(id);
         } else if !self.editor.up()

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::output::clean;
+use crate::places;
 
 /// What a path can become.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,10 +21,7 @@ const MOST: usize = 10_000;
 pub(crate) fn completed(folder: &Path, begin: &str) -> Option<Completion> {
     let (above, name) =
         begin.rsplit_once('/').map_or(("", begin), |(_, name)| begin.split_at(begin.len() - name.len()));
-    let place = match above.strip_prefix("~/").zip(std::env::home_dir()) {
-        Some((rest, home)) => home.join(rest),
-        None => folder.join(above),
-    };
+    let place = folder.join(places::typed(above));
     let of = |entry: std::fs::DirEntry| {
         let found = entry.file_name().into_string().ok()?;
         let hidden = found.starts_with('.') && !name.starts_with('.');

@@ -1,7 +1,6 @@
 //! What the commands do.
 
 use std::io;
-use std::path::PathBuf;
 
 use super::commands::{COMMANDS, KEYS, Slash};
 use super::look::{BAD, BOLD, DIM, columns, fit};
@@ -10,6 +9,7 @@ use super::talk::{Aside, Talk};
 use super::wrap::Wrap;
 use crate::exit::{Exit, Problem};
 use crate::output::{self, line};
+use crate::places;
 
 impl Talk {
     /// `text` is what was typed, for another try.
@@ -142,10 +142,7 @@ impl Talk {
     }
 
     fn export(&mut self, file: &str) -> io::Result<()> {
-        let file = match file.strip_prefix("~/").zip(std::env::home_dir()) {
-            Some((rest, home)) => home.join(rest),
-            None => PathBuf::from(file),
-        };
+        let file = places::typed(file);
         let desk = &self.desk;
         match self.screen.aside(|| desk.export(&file))? {
             Ok(()) => self.tell(&format!("written to {}", file.display())),

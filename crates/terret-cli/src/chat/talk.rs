@@ -34,6 +34,7 @@ pub(crate) struct Talk {
     pub(super) busy: Option<Busy>,
     /// An event of the run with more text in it than is taken in at once.
     late: Option<Event>,
+    /// What waits to be said.
     pub(super) queue: Vec<Queued>,
     pub(super) questions: VecDeque<Question>,
     pub(super) mode: Mode,
@@ -481,7 +482,6 @@ impl Talk {
             more => format!("{more} questions wait for you").into(),
         };
         let waiting = self.busy.as_ref().map(|busy| (&*doing, busy.since.elapsed()));
-        let queued: Vec<&Queued> = self.waiting().collect();
         if self.mode == Mode::Find {
             let found = self.found().unwrap_or("nothing that was said has this in it");
             below.push(self.look.paint(DIM, &fit(&line(found), width)));
@@ -489,9 +489,9 @@ impl Talk {
         if let Some(notice) = &self.notice {
             below.push(self.look.paint(DIM, &fit(notice, width)));
         }
-        below.push(self.look.paint(DIM, &self.status.line(waiting, queued.len(), width)));
+        below.push(self.look.paint(DIM, &self.status.line(waiting, self.queue.len(), width)));
         let mut above = Vec::new();
-        for queued in queued.iter().rev().take(3).rev() {
+        for queued in self.queue.iter().rev().take(3).rev() {
             let kind = if queued.kind == terret::agent::machine::QueueKind::Steering { "next" } else { "then" };
             let row = format!("  {kind}: {}", line(&said(&queued.message)));
             above.push(self.look.paint(DIM, &fit(&row, width)));
@@ -505,11 +505,6 @@ impl Talk {
         let cursor = (rows.len() + cursor.0, cursor.1);
         rows.append(&mut below);
         self.screen.draw(Live { rows, cursor })
-    }
-
-    /// What waits to be said; a prompt waits for an instant, and isn't meant.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &Queued> {
-        self.queue.iter()
     }
 
     async fn greet(&mut self) {

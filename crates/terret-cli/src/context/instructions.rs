@@ -124,10 +124,7 @@ fn imports(text: &str) -> impl Iterator<Item = &str> {
 fn imported(folder: &Path, name: &str) -> Option<PathBuf> {
     let trimmed = name.trim_end_matches(['.', ',', ';', ':', ')', '!', '?']);
     [name, trimmed].into_iter().find_map(|name| {
-        let path = match name.strip_prefix("~/") {
-            Some(rest) => std::env::home_dir()?.join(rest),
-            None => folder.join(name),
-        };
+        let path = folder.join(places::typed(name));
         let is_hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
         (!is_hidden && path.is_file()).then_some(path)
     })
